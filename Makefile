@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 EVAL_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fmt api docs docs-serve bench eval-calls eval-turns eval-code eval-agents eval-loops eval-memory mutants soak clean
+.PHONY: help setup demo test fmt api docs docs-serve bench eval-calls eval-turns eval-code eval-agents eval-loops eval-flows eval-secrets eval-memory mutants soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,12 @@ eval-agents: $(STAMP) ## the example agents on their scenarios three times, and 
 eval-loops: $(STAMP) ## a loop that keeps a changelog, round by round with the same model
 	@$(BIN)/python -m tests.servers.local_model
 	@$(BIN)/python -m evals loops $(EVAL_ARGS)
+
+eval-flows: $(STAMP) ## flow rules on ordinary tasks and injections, without and with sources; needs no model
+	@$(BIN)/python -m evals flows $(EVAL_ARGS)
+
+eval-secrets: $(STAMP) ## secrets that are found by name or shape, and harmless text that is taken for one
+	@$(BIN)/python -m evals secrets $(EVAL_ARGS)
 
 eval-memory: $(STAMP) ## paraphrased questions over conversations: is the fact found, and how much else
 	@$(BIN)/python -m tests.servers.local_model

@@ -1,1 +1,2 @@
-"""How well real models do fixed jobs. `python -m evals calls` and `turns` ask the local one."""
+"""How well real models do fixed jobs. `python -m evals calls` and `turns` ask the local one;
+`flows` asks none."""

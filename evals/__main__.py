@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from evals import agents, calls, loops, turns
+from evals import agents, calls, loops, secrets, turns
 from evals.code import score
+from evals.flows import score as flows
 from evals.memory import score as memory
 
 EVALS = {
@@ -14,6 +15,8 @@ EVALS = {
     "code": score.main,
     "agents": agents.main,
     "loops": loops.main,
+    "flows": flows.main,
+    "secrets": secrets.main,
     "memory": memory.main,
 }
 

@@ -19,6 +19,7 @@ RANKS: dict[str, int] = {
     "errors": 0,
     "extras": 0,
     "ir": 0,
+    "truncation": 0,
     "storage": 1,
     "redaction": 1,
     "safe_text": 1,
@@ -48,6 +49,8 @@ RANKS: dict[str, int] = {
 
 BESIDE = {
     ("ir", "errors"),
+    ("ir", "truncation"),
+    ("errors", "truncation"),
     ("policy", "validator"),
     ("tools", "sandbox"),
     ("inference", "tools"),
@@ -56,7 +59,7 @@ BESIDE = {
 }
 """Arrows between packages of one rank."""
 
-ONLY = {"render": {"ir", "events", "safe_text", "verify"}}
+ONLY = {"render": {"ir", "events", "safe_text", "truncation", "verify"}}
 """Packages that may import less than their rank would allow."""
 
 TESTING_BELOW = RANKS["app"]
@@ -234,7 +237,7 @@ EVERY_PART = {f"{name}/__init__.py": "" for name in [*RANKS, "testing"]}
         (
             "render/tree.py",
             "from placet.runtime import Runtime",
-            "render may import only events, ir, safe_text, verify",
+            "render may import only events, ir, safe_text, truncation, verify",
         ),
         ("app/__init__.py", "from placet.server import http", "app must not import server"),
         ("runtime/executor.py", "from placet.testing import FakeClock", "runtime imports testing"),

@@ -25,8 +25,8 @@ JWT = ".".join(["eyJ" + "hbGciOiJIUzI1NiJ9", "eyJ" + "zdWIiOiIxMjM0In0", "dBjftJ
 PEM = "-----BEGIN RSA " + "PRIVATE KEY-----\n" + "MIIEow" * 10 + "\n-----END RSA " + "PRIVATE KEY-----"
 
 SHAPES = [
-    "AKIA" + "IOSFODNN7EXAMPLE",
-    "ASIA" + "IOSFODNN7EXAMPLE",
+    "AKIA" + "IOSFODNN7QWERTYU",
+    "ASIA" + "IOSFODNN7QWERTYU",
     *(f"gh{kind}_" + B64 for kind in "pousr"),
     "github_pat_" + "11ABCDEFG0_" + B64,
     "glpat-" + "a1B2-c3D4_e5F6g7H8",
@@ -61,7 +61,7 @@ IN_TEXT = [
     ("postgresql://app:{}@db.internal/main", "hun@ter#2?"),
     ("redis://:{}@cache:6379", "hunter2"),
     ("clone https://me:{}@github.com/a/b.git now", "hunter2"),
-    ("https://hooks.slack.com/services/{} is called", "T00000000/B00000000/" + "X" * 24),
+    ("https://hooks.slack.com/services/{} is called", "T0A1B2C3D/B4E5F6G7H/" + "Qk3v" * 6),
     ("https://example.org/a?user=me&token={}&page=2", "abc"),
     ("redirect=https%3A%2F%2Fexample.org%3Ftoken%3D{}&page=2", "abcdef"),
     ("Server=db;User Id=sa;Password={};Encrypt=yes", "hunter2"),

@@ -17,6 +17,9 @@ __version__ = "0.1.0"
 _HOME = {
     "Action": "placet.ir.action",
     "Approval": "placet.approvals.approval",
+    "Confinement": "placet.ir.call_facts",
+    "FileEdit": "placet.ir.call_facts",
+    "Recovery": "placet.ir.call_facts",
     "Person": "placet.runtime.asking",
     "ActionResult": "placet.ir.result",
     "AllowToolParam": "placet.policy.rule",
@@ -60,12 +63,15 @@ _HOME = {
     "SqlEvents": "placet.events.sql",
     "SqlJournal": "placet.durable.sql",
     "SqlTrajectories": "placet.runtime.sql",
+    "SourcedText": "placet.ir.provenance",
     "ToolContext": "placet.tools.context",
     "ToolError": "placet.errors",
     "ToolSchema": "placet.ir.tool_spec",
     "TraceRule": "placet.policy.trace",
+    "ValueSource": "placet.policy.sources",
     "basic_tools": "placet.tools.builtin",
     "equivalent": "placet.verify.equivalent",
+    "observe": "placet.runtime.observation",
     "open_database": "placet.storage.location",
     "optimize": "placet.verify.optimize",
     "simulate": "placet.verify.simulate",
@@ -111,8 +117,10 @@ if TYPE_CHECKING:
     from placet.events.log import EventLog
     from placet.events.sql import SqlEvents
     from placet.ir.action import Action
+    from placet.ir.call_facts import Confinement, FileEdit, Recovery
     from placet.ir.ending import Ending
     from placet.ir.proposal import Proposal
+    from placet.ir.provenance import SourcedText
     from placet.ir.result import ActionResult, ProposalResult
     from placet.ir.tool_spec import ToolSchema
     from placet.loops.engine import LoopEngine
@@ -135,10 +143,12 @@ if TYPE_CHECKING:
         RateLimitTool,
         RequireState,
     )
+    from placet.policy.sources import ValueSource
     from placet.policy.trace import TraceRule
     from placet.redaction import Redactor
     from placet.runtime.asking import Person, Reply
     from placet.runtime.journal import Decision
+    from placet.runtime.observation import observe
     from placet.runtime.replan import ReplanConfig
     from placet.runtime.runtime import Runtime
     from placet.runtime.scope import Scope
@@ -173,6 +183,9 @@ __all__ = [
     "SqlRepairs",
     "SqlSessions",
     "Approval",
+    "Confinement",
+    "FileEdit",
+    "Recovery",
     "Person",
     "Ending",
     "Reply",
@@ -215,6 +228,7 @@ __all__ = [
     "RequireState",
     "Runtime",
     "Scope",
+    "SourcedText",
     "SqlApprovals",
     "SqlCheckpoints",
     "SqlEvents",
@@ -225,8 +239,10 @@ __all__ = [
     "ToolError",
     "ToolSchema",
     "TraceRule",
+    "ValueSource",
     "basic_tools",
     "equivalent",
+    "observe",
     "open_database",
     "optimize",
     "simulate",

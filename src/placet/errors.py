@@ -47,6 +47,7 @@
     │   ├── DuplicateTool     two tools of one name
     │   ├── DepsError         a tool asks for objects that were not given
     │   ├── UnknownApproval   an id that no approval has
+    │   │   └── AmbiguousApproval  the beginning of several ids
     │   └── ApprovalDecided   an approval that can no longer be decided so
     └── ToolError             raised by a tool to fail its own action
 
@@ -61,6 +62,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+
+from placet.truncation import truncate, truncate_repr
 
 _LONGEST_NAME = 200
 
@@ -157,6 +160,8 @@ class StorageUnavailable(StorageError):
 
     code = "storage.unavailable"
     concerns_all = True
+    holds_nothing = False
+    """It is there, and nothing of the kind has been recorded in it yet."""
 
 
 class StorageReadOnly(StorageError):
@@ -389,9 +394,9 @@ class UnknownTool(UsageError):
 
     code = "usage.unknown_tool"
 
-    def __init__(self, name: str, *, known: Iterable[str]) -> None:
+    def __init__(self, name: str, *, known: Iterable[str] = ()) -> None:
         self.name = name
-        super().__init__(unknown_tool(name, known))
+        super().__init__(f"{unknown_tool(name, known)}. See the known ones with: placet tools")
 
 
 class UnknownSession(UsageError):
@@ -412,7 +417,7 @@ class UnknownAction(UsageError, KeyError):
     def __init__(self, action_id: str, *, known: Sequence[str]) -> None:
         self.action_id = action_id
         """The id that was looked for."""
-        shown = repr(action_id)[:_LONGEST_NAME]
+        shown = truncate_repr(action_id, _LONGEST_NAME)
         near = get_close_matches(str(action_id), known, n=1)
         some = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
         hint = f"Did you mean {near[0]!r}?" if near else f"It has {some or 'no actions'}."
@@ -427,12 +432,10 @@ class DuplicateTool(UsageError):
 
     code = "usage.duplicate_tool"
 
-    def __init__(self, name: str, first: str, second: str) -> None:
+    def __init__(self, name: str, first: str, second: str, fix: str = "") -> None:
         self.name = name
-        super().__init__(
-            f"Two tools are named '{name}': {first} and {second}. Rename one of them with "
-            '@tool(name="..."), or give only one.'
-        )
+        fix = fix or 'Rename one of them with @tool(name="..."), or give only one.'
+        super().__init__(f"Two tools are named '{name}': {first} and {second}. {fix}")
 
 
 class DepsError(UsageError):
@@ -464,24 +467,33 @@ class ToolDeclarationError(UsageError):
 
 
 class UnknownApproval(UsageError):
-    """No approval has this id, or several have ids that begin with it."""
+    """No approval has an id that begins like this."""
 
     code = "usage.unknown_approval"
 
-    def __init__(self, approval: str, *, several: Sequence[str] = ()) -> None:
+    def __init__(self, approval: str, message: str = "") -> None:
         self.approval = approval
         """The id, or the beginning of one, that was looked for."""
+        super().__init__(
+            message or f"There is no approval '{approval}'. See those that wait: placet approvals list"
+        )
+
+
+class AmbiguousApproval(UnknownApproval):
+    """Several approvals have ids that begin like this."""
+
+    code = "usage.ambiguous_approval"
+
+    def __init__(self, approval: str, *, several: Sequence[str]) -> None:
         self.several = list(several)
-        """Ids that begin with it, if there is more than one."""
-        if self.several:
-            some = ", ".join(f"'{each}'" for each in self.several[:5])
-            more = ", ..." if len(self.several) > 5 else ""
-            super().__init__(
-                f"Several approvals begin with '{approval}': {some}{more}. Write more of the id; see them "
-                "with: placet approvals list --all"
-            )
-        else:
-            super().__init__(f"There is no approval '{approval}'. See those that wait: placet approvals list")
+        """The ids that begin with it."""
+        some = ", ".join(f"'{each}'" for each in self.several[:5])
+        more = ", ..." if len(self.several) > 5 else ""
+        super().__init__(
+            approval,
+            f"Several approvals begin with '{approval}': {some}{more}. Write more of the id; see them "
+            "with: placet approvals list --all",
+        )
 
 
 class ApprovalDecided(UsageError):
@@ -521,12 +533,17 @@ class ToolError(PlacetError):
         super().__init__(message)
 
 
+NO_SUCH_TOOL = "no tool here has that name"
+
+
 def unknown_tool(name: str, known: Iterable[str]) -> str:
-    """Words for a tool nobody registered, with the nearest name if there is one. A long name is cut."""
-    if len(name) > _LONGEST_NAME:
-        name = name[: _LONGEST_NAME - 3] + "..."
+    """Words for a tool nobody registered, with the nearest name if there is one. A long name is cut.
+
+    A model reads them too, so they name no command.
+    """
+    name = truncate(name, _LONGEST_NAME, "...")
     near = get_close_matches(name, list(known), n=1)
-    hint = f"did you mean '{near[0]}'?" if near else "list the known ones with `placet tools`"
+    hint = f"did you mean '{near[0]}'?" if near else NO_SUCH_TOOL
     return f"unknown tool '{name}': {hint}"
 
 

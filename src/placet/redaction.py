@@ -9,7 +9,8 @@ Keep true:
    one, and rules apply until nothing changes: what one keeps may hold what another takes. Two or three
    rounds do if a rule (a) has no condition on what follows that a cut could lift, (b) never takes what it
    meant to keep, hence the possessive and atomic groups, and (c) goes on to the end of the word.
-3. Rules are linear: none rescans a stretch that an earlier start has scanned in vain.
+3. Rules are linear: none rescans a stretch that an earlier start has scanned in vain, but for the short ones
+   of values that stand in for a secret.
 4. No error message repeats a secret.
 5. A text is redacted before it is cut: the beginning of a secret is not recognised any more.
 """
@@ -24,12 +25,13 @@ from functools import lru_cache
 from heapq import merge
 from itertools import islice, repeat
 from operator import is_
+from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
+from placet import truncation
 from placet.errors import UsageError
 from placet.ir.json_value import MAX_DEPTH, JsonValue
-
-REDACTED = "[redacted]"
+from placet.truncation import REDACTED as REDACTED
 
 _SHORTEST, _SHORTEST_LINE = 6, 12
 _LEAST, _MOST, _MOST_TEXTS = 8, 4096, 50
@@ -43,9 +45,6 @@ _DEEPEST = MAX_DEPTH + 20
 _CACHED_LENGTH, _CACHED = 64, 4096
 """Short texts found clean are remembered, that many at a time: names of tools and statuses come again."""
 _NO_TEXT = frozenset({int, float, bool, type(None)})
-_BEYOND, _SPARE = 4096, 512
-"""Characters that are redacted beyond the place where a text is cut: more than a secret is long, and some to
-spare for what redaction makes shorter."""
 
 _SURE = """password passwords passwd passphrase pwd authorization api_key api_keys access_key secret_key
     private_key signing_key encryption_key master_key account_key connection_string basic_auth"""
@@ -93,18 +92,108 @@ _SHAPES = {
     rf"{_START}((?:github_pat_|gl[a-z]{{1,4}}-)[\w-]{{16,}})": "github_pat_ glpat- gldt- glrt- glptt-",
     rf"{_START}((?:ya29\.|pypi-AgEI|AIza|x(?:ox[a-z]|app)-)[\w-]{{10,}})": "ya29. pypi-agei aiza xox xapp-",
     rf"{_START}(SG\.[\w-]{{16,}}\.[\w-]{{16,}})": "sg.",
+    rf"{_START}((?:dop_v1_|hvs\.|gsk_|dckr_pat_|shpat_|lin_api_)[\w-]{{20,}})": (
+        "dop_v1_ hvs. gsk_ dckr_pat_ shpat_ lin_api_"
+    ),
+    rf"{_START}(dapi[0-9a-f]{{32}}[\w-]*)": "dapi",
     # Words with hyphens begin like this too; keys have digits, or no hyphen for a long time.
     rf"{_START}(sk-(?:(?=[A-Za-z_-]{{0,60}}[0-9])[\w-]{{20,}}|[A-Za-z0-9]{{20,}}[\w-]*))": "sk-",
 }
 """Rules whose group must go, each with what a match begins with, in small letters."""
+
+_URL = "://"
+_LONGEST_STAND_IN = 200
+"""Of a longer value it is not asked whether it stands in for a secret, so that rules stay linear."""
+_SUBJECT = urlsafe_b64encode(b'{"sub":"1234567890"').decode().rstrip("=")
+"""In the token that is shown wherever JSON web tokens are explained."""
+_EXAMPLE = re.compile(
+    r"EXAMPLE|x{6}|X{6}|\*{4}|\.{3}|0{8}|1234567890abc|0123456789abc|[Yy]our[-_]|YOUR[-_]"
+    rf"|{_SUBJECT[:-1]}"
+)
+"""What examples in documentation have and no generated key has, but by an accident that never happens."""
+_ROOTS = """os|process|env|environ|settings|config|conf|self|this|vars?|locals?|module|data|args|opts|options
+    |params|props|state|request|req|ctx|context|secrets|app|credentials|account|std|System|ENV|Rails|import"""
+_STAND_IN = re.compile(
+    # Of a shell, a template, a pipeline, a format.
+    r"\$\{\{?[^{}]*\}{0,2}|\$[A-Za-z_]\w*|\$env:\w+|\$\([^()]*\)?"
+    r"|%\(\w+\)[sdr]|%[sdr]|%[A-Z_]+%|\{\{.*|\#\{.*|\{[A-Za-z_.]*\}"
+    # <your-key>, <%= ENV['KEY'] %>; covered, or left out.
+    r"|<[A-Za-z _./%='\"\[-]*>?|[xX*.\#?_•…-]{3,}"
+    # Where it is kept.
+    r"|!(?:Ref|Sub|GetAtt|ImportValue|vault)|@Value\(?|(?:vault:|op://|ref\+|file:|env:)[\w./#:-]*"
+    # Code: os.environ[, settings.SECRET_KEY, getpass.getpass(), varchar(255)
+    rf"|(?:{''.join(_ROOTS.split())})(?:\.|->|::|\[)[A-Za-z_.:>\[\]()-]*"
+    r"|[A-Za-z_][A-Za-z_.:]{2,}\((?:[^()]*\))?|[A-Za-z_$][A-Za-z_.$]*\[[A-Za-z]*|[fbru]{1,2}",
+    re.ASCII,
+)
+"""A value that is not the secret: a reference to where it is, or a mark that one belongs there."""
+_VOCABULARY = """
+    a access accesstoken account actual add admin an and api apikey app at auth authtoken be bearer
+    bytes change changeme char characters charfield choose client cookie credential credentials database
+    db digit dummy empty enter example fake fill forgot form get here hidden id in insert invalid is it
+    key keys least masked me missing must my name new next nil none not null of old on optional or other
+    pass passphrase passwd password passwords passwort placeholder please put real redacted replace
+    required sample secret secrets secretstr set short some str string tbd text the this to todo token
+    tokens too type undefined unset use user username valid value varchar with you your
+"""
+_WORDS_OF_STAND_INS = frozenset(_VOCABULARY.split())
+"""A value of such words alone says what belongs in its place."""
+_TELLING = frozenset(
+    (
+        "password",
+        "passwort",
+        "passphrase",
+        "token",
+        "secret",
+        "key",
+        "required",
+        "must",
+        "please",
+        "enter",
+        "your",
+    )
+)
+"""A sentence with one of these is about a secret."""
+_PUNCTUATION = ";,)]}>|.?!: "
+
+
+def _stands_in(value: str) -> bool:
+    """Whether a value under the name of a secret is no secret: a placeholder, a reference, a piece of code.
+
+    >>> [_stands_in(each) for each in ("<your-key>", "os.environ[", "YOUR_TOKEN_HERE", "hunter2")]
+    [True, True, True, False]
+    """
+    if len(value) > _LONGEST_STAND_IN:
+        return False
+    plain = value.rstrip(_PUNCTUATION) or value
+    if _STAND_IN.fullmatch(plain) or _STAND_IN.fullmatch(value):
+        return True
+    words = _words(plain)
+    if not words or any(word.isdigit() for word in words):
+        return False
+    if all(word in _WORDS_OF_STAND_INS for word in words):
+        return True
+    return (
+        " " in plain
+        and plain.replace(" ", "").rstrip(_PUNCTUATION).isalpha()
+        and not _TELLING.isdisjoint(words)
+    )
 
 
 def _any_of(names: Iterable[str]) -> str:
     return "|".join(re.escape(name).replace("_", "[_. -]?") for name in sorted(names, key=len, reverse=True))
 
 
+class _Rule(NamedTuple):
+    begin: str
+    """Text with which a match begins, in small letters."""
+    pattern: re.Pattern[str]
+    is_named: bool
+    """Whether only what stands before a value says that it is a secret."""
+
+
 @lru_cache(maxsize=16)
-def _rules(names: tuple[str, ...]) -> list[tuple[str, re.Pattern[str]]]:
+def _rules(names: tuple[str, ...]) -> list[_Rule]:
     """Every rule beside each text with which a match of it begins."""
     sure, likely = (*_SURE.split(), *names), _LIKELY.split()
     every = (*sure, *likely, *_ENDINGS, "pass")
@@ -115,14 +204,17 @@ def _rules(names: tuple[str, ...]) -> list[tuple[str, re.Pattern[str]]]:
     flag = rf"(?<![\w-])--[\w-]{{0,60}}?(?:{_any_of((*sure, *likely))})"
     digits = r"(?:(?<==)|(?<=%3[Dd])|(?=\S{0,60}[0-9])(?=\S{8}))"
     cookie = rf"""(?:set-)?cookie(?:\\?["'])?+{_SPACE}:{_SPACE}([^\s"'\\{{\[][^\r\n"'\\]*)"""
-    rules = {
-        **_SHAPES,
+    named = {
         rf"(?i:{_START_NAME}{cookie})": "set-cookie cookie",
         rf"(?i:{name}){_SEPARATOR}(?:{_QUOTED}|{_SCHEME}({_BARE}))": _begins(every),
         rf"(?i:{_START_NAME}{word}){_SEPARATOR}(?:{_QUOTED}|{digits}{_SCHEME}({_BARE}))": _begins(likely),
         rf"(?i:{flag})[ \t]{{1,8}}+(?:{_QUOTED}|(?=[^\s-]\S{{3}})({_BARE}))": "--",
     }
-    return [(begin, re.compile(rule, re.ASCII)) for rule, all_ in rules.items() for begin in all_.split()]
+    return [
+        _Rule(begin, re.compile(rule, re.ASCII), rule in named or begin == _URL)
+        for rule, begins in {**_SHAPES, **named}.items()
+        for begin in begins.split()
+    ]
 
 
 def _begins(names: Iterable[str]) -> str:
@@ -130,21 +222,29 @@ def _begins(names: Iterable[str]) -> str:
     return " ".join(word for word in sorted(first) if not word.startswith(tuple(first - {word})))
 
 
-def _apply(rules: list[tuple[str, re.Pattern[str]]], text: str) -> str:
+def _apply(rules: list[_Rule], text: str) -> str:
     small = text.replace("İ", "I").lower()  # The one letter that grows when made small: places would shift.
-    near = [rule for rule in rules if rule[0] in small]
+    near = [rule for rule in rules if rule.begin in small]
     if not near:
         return text
     parts, done = [""], 0
     # One after the other as they stand in the text; of those at one place the earlier rule.
-    found = [re.finditer(re.escape(begin), small) for begin, _ in near]
+    found = [re.finditer(re.escape(rule.begin), small) for rule in near]
     places = [zip(map(re.Match.start, each), repeat(rank)) for rank, each in enumerate(found)]
     for at, rank in merge(*places):
-        if at >= done and (match := near[rank][1].match(text, at)):
+        if at >= done and (match := near[rank].pattern.match(text, at)):
             start, end = match.span(match.lastindex or 0)
+            if _is_harmless(text[start:end], is_named=near[rank].is_named):
+                continue
             parts += text[done:start], REDACTED
             done = end
     return "".join([*parts, text[done:]])
+
+
+def _is_harmless(value: str, *, is_named: bool) -> bool:
+    if len(value) > _LONGEST_STAND_IN:
+        return False
+    return _EXAMPLE.search(value) is not None or (is_named and _stands_in(value))
 
 
 def _words(name: str) -> list[str]:
@@ -195,6 +295,8 @@ class Redactor:
         self._clean: set[str] = set()
         self._plain: set[str] = set()
         """Keys that hold no secret and name none."""
+        if own:
+            truncation.register(self)
         for secret in secrets:
             self.add_secret(secret)
 
@@ -223,6 +325,7 @@ class Redactor:
         if found.issubset(self._known):
             return
         self._known |= found
+        truncation.register(self)
         # Put in order when a text is looked at next: many may come at once.
         self._is_sorted = False
         self._clean.clear()
@@ -260,9 +363,7 @@ class Redactor:
                 names = [f"policy '{self.text(piece[8:-3])}': " for piece in pieces[1::2]]
                 others = [self.text(piece) for piece in pieces[::2]]
                 return "".join(part for both in zip(others, [*names, ""], strict=True) for part in both)
-        shown, before = text, ""
-        if any(secret in text for secret in self._secrets):
-            shown = REDACTED.join(self._secret.sub(REDACTED, piece) for piece in text.split(REDACTED))
+        shown, before = self._without_registered(text), ""
         # Inside a plain word, an id or a digest none of the rules applies.
         while shown != before and not (shown.isalnum() and shown.isascii() and shown[0] != "A"):
             before = shown
@@ -284,19 +385,33 @@ class Redactor:
         >>> Redactor(["hunter2hunter2"]).cut("it is hunter2hunter2", 13)
         'it is [redact'
         """
-        if len(text) <= limit:
+        if len(text) > limit:
+            truncation.register(self)
+            text = truncation.redacted_head(text, limit)
+        return self.text(text)[:limit]
+
+    def longest_secret(self) -> int:
+        """Characters of the longest registered secret, in whichever form it is longest."""
+        if not self._is_sorted:
+            self._sort()
+        return len(self._secrets[0]) if self._secrets else 0
+
+    def without_registered(self, text: str) -> str:
+        """Return a text without registered secrets, and without values under names given to this redactor.
+
+        Args:
+            text: The text.
+        """
+        if self._own:
             return self.text(text)
         if not self._is_sorted:
             self._sort()
-        beyond = max(_BEYOND, len(self._secrets[0]) if self._secrets else 0)
-        size = limit + beyond + _SPARE
-        while size < len(text):
-            shown = self.text(text[:size])
-            # A secret that `size` cuts begins within the last `beyond` characters, which are not shown.
-            if len(shown) >= limit + beyond:
-                return shown[:limit]
-            size *= 4
-        return self.text(text)[:limit]
+        return self._without_registered(text)
+
+    def _without_registered(self, text: str) -> str:
+        if any(secret in text for secret in self._secrets):
+            return REDACTED.join(self._secret.sub(REDACTED, piece) for piece in text.split(REDACTED))
+        return text
 
     def open_tail(self, text: str) -> int:
         """How many characters at the end of a text may be the beginning of a registered secret.
@@ -403,3 +518,6 @@ def _texts(value: JsonValue) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _texts(item)
+
+
+truncation.register_rules(Redactor().text)

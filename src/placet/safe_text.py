@@ -15,6 +15,8 @@ from __future__ import annotations
 import re
 from unicodedata import east_asian_width
 
+from placet.truncation import redacted_head
+
 # C0, DEL and C1; soft hyphen; bidirectional controls; line separators; blanks, fillers, joiners and
 # selectors that nobody sees and that hide or carry text; surrogates; tags; what XML cannot hold. The joiners
 # of emoji and of Persian (200C, 200D) stay, and so does the selector behind a sign that is an emoji with it.
@@ -32,7 +34,9 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
 
 
 def clean(text: object, limit: int | None = None, *, lines: bool = False, tabs: bool = False) -> str:
-    """`text` with everything that steers a terminal shown as an escape, and at most `limit` characters.
+    """`text` with everything that steers a terminal shown as an escape, and at most `limit` columns.
+
+    A text that is cut is redacted first (`truncation.py`).
 
     With `lines` a line break stays one, with `tabs` a tab.
 
@@ -40,19 +44,24 @@ def clean(text: object, limit: int | None = None, *, lines: bool = False, tabs: 
     'red: \\\\e[31m, right to left: \\\\u202e'
     """
     plain = text if isinstance(text, str) else str(text)
-    if limit is not None and len(plain) > limit * 2:
-        # A megabyte of output is not cleaned for the sixty characters that are shown.
-        plain = plain[: limit * 2]
+    if limit is None:
+        return _shown(plain, lines=lines, tabs=tabs)
+    # A megabyte of output is not cleaned for the sixty characters that are shown.
+    shown = _shown(plain, lines=lines, tabs=tabs) if len(plain) <= limit * 2 else None
+    if shown is not None and _fit(shown, limit) is shown:
+        return shown
+    return _fit(_shown(redacted_head(plain, limit), lines=lines, tabs=tabs), limit)
+
+
+def _shown(plain: str, *, lines: bool, tabs: bool) -> str:
     if lines:
         plain = plain.replace("\r\n", "\n")
     if not lines and not tabs:
-        shown = _STEERS.sub(_visible, plain)
-    elif _HAS_MORE.search(plain) is None:
-        shown = _without(plain, lines=lines, tabs=tabs)  # Most text: a call for each line would take long.
-    else:
-        kept = ("\n" if lines else "") + ("\t" if tabs else "")
-        shown = _STEERS.sub(lambda match: match[0] if match[0] in kept else _visible(match), plain)
-    return shown if limit is None else shorten(shown, limit)
+        return _STEERS.sub(_visible, plain)
+    if _HAS_MORE.search(plain) is None:
+        return _without(plain, lines=lines, tabs=tabs)  # Most text: a call for each line would take long.
+    kept = ("\n" if lines else "") + ("\t" if tabs else "")
+    return _STEERS.sub(lambda match: match[0] if match[0] in kept else _visible(match), plain)
 
 
 def _without(text: str, *, lines: bool, tabs: bool) -> str:
@@ -88,9 +97,15 @@ def _visible(match: re.Match[str]) -> str:
 def shorten(text: str, width: int) -> str:
     """At most `width` columns of `text`, with an ellipsis where something was left out.
 
+    A text that is cut is redacted first.
+
     >>> shorten("a long name", 7)
     'a long…'
     """
+    return text if _fit(text, width) is text else _fit(redacted_head(text, width), width)
+
+
+def _fit(text: str, width: int) -> str:
     if len(text) * 2 <= width:
         return text
     used = 0

@@ -20,6 +20,7 @@ from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue, json_equal, show_json
 from placet.ir.references import has_references
 from placet.ir.tool_spec import STRICTNESS, Reversibility, ToolSchema
+from placet.truncation import truncate
 
 
 class Undecided(BaseException):
@@ -47,6 +48,9 @@ class ToolFacts(Protocol):
 
     @property
     def validate(self) -> Callable[[dict[str, JsonValue]], str | None] | None: ...
+
+    @property
+    def may_label(self) -> bool: ...
 
 
 class Tools(Protocol):
@@ -208,7 +212,7 @@ def broken(assumption: Assumption, view: View) -> str | None:
 
 def _short(value: JsonValue) -> str:
     text = show_json(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return truncate(text, 80, "...")
 
 
 def undo_of(action: Action, tool: ToolFacts | None) -> Reversibility:

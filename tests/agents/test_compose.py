@@ -189,6 +189,11 @@ def leader(*calls: Any) -> Any:
     return answer
 
 
+async def test_a_member_with_the_id_of_the_lead_is_refused() -> None:
+    with pytest.raises(UsageError):
+        await supervisor(agent("lead", "1"), [agent("lead", "2")], "do it")
+
+
 async def test_a_supervisor_calls_members_by_their_ids_and_answers() -> None:
     lead = agent("lead", leader(call("maths", task="1+1"), call("words", task="hi")))
 

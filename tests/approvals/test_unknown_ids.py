@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from placet import MemoryApprovals, MemoryJournal, Runtime, SqlApprovals, SqlJournal, open_database
-from placet.errors import UnknownApproval, UnknownRun, UsageError
+from placet.approvals.approval import Approval, only_one
+from placet.errors import AmbiguousApproval, UnknownApproval, UnknownRun, UsageError
 
 
 def test_an_unknown_approval_is_told_apart_by_class_and_code() -> None:
@@ -27,6 +28,30 @@ def test_an_unknown_approval_of_a_database_is_the_same_error(tmp_path: object) -
     ):
         with pytest.raises(UnknownApproval):
             call()
+
+
+def test_the_beginning_of_several_ids_has_a_code_of_its_own() -> None:
+    found = [
+        Approval(
+            id=name,
+            run_id="r",
+            proposal_id="p",
+            action_id="a",
+            tool="t",
+            fingerprint="f",
+            risk="read_only",
+            reversibility="reversible",
+            requested_at=0.0,
+        )
+        for name in ("abc-1", "abc-2")
+    ]
+
+    with pytest.raises(AmbiguousApproval) as raised:
+        only_one(found, "abc")
+
+    assert raised.value.code == "usage.ambiguous_approval"
+    assert raised.value.several == ["abc-1", "abc-2"]
+    assert isinstance(raised.value, UnknownApproval), "a caller that catches that one still does"
 
 
 @pytest.mark.parametrize("kind", ["memory", "sql"])

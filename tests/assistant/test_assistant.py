@@ -166,8 +166,10 @@ async def test_a_gated_tool_is_denied_where_nobody_can_be_asked(room: Workroom) 
     (told,) = results(asked_of(assistant)[-1].messages)
     assert told.is_error
     assert "'write_file' is a gated tool" in told.text
-    assert "posture='sandbox_edit'" in told.text, "how to allow it"
-    assert "person to ask" in told.text
+    assert "state what is missing" in told.text
+    assert dict(ending.unasked) == {"write_file": ""}, "no posture overrules a gate"
+    assert "a person to ask" in ending.advice
+    assert "posture" not in ending.advice
 
 
 async def test_other_words_can_be_given_for_how_to_allow_it(room: Workroom) -> None:

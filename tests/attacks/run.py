@@ -24,6 +24,7 @@ from placet.sandbox.confinement import Isolation
 from placet.sandbox.environment import clean_environment
 from placet.sandbox.isolation import By, Facts
 from placet.sandbox.ladder import climb
+from placet.sandbox.processes import _children
 from placet.sandbox.sandbox import Sandbox
 from placet.sandbox.workspace import Workspace
 from tests.attacks.all_cases import CASES, ORDINARY
@@ -201,7 +202,10 @@ async def leave_orphan(base: Path, without: Collection[str]) -> None:
                 break
             await asyncio.sleep(0.01)
         for pid in scene.children():
-            os.kill(pid, signal.SIGKILL)
+            # What keepers are forked from, which would end what they leave, and the keepers.
+            os.kill(pid, signal.SIGSTOP)
+            for each in (*_children(pid), pid):
+                os.kill(each, signal.SIGKILL)
         await task
         # The kernel ends it, in its own time.
         effects = scene.effects(b"", is_left_ended=False)

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 import pytest
 
 from placet.approvals.approval import Approval
-from placet.cli.asker import Asker, read_line
+from placet.cli.asker import Asker, allow_words, read_line
 from placet.cli.output import Output
 
 LIMIT_S = 30
@@ -115,3 +115,14 @@ async def test_the_end_of_the_input_is_no_yes(
     else:
         assert reply is not None
         assert (reply.decision, reply.reason) == ("deny", None)
+
+
+@pytest.mark.parametrize("width", [12, 16, 20, 40, 76])
+def test_what_can_be_answered_is_never_broken_inside_a_word(width: int) -> None:
+    keys = {"y": "this once", "e": "all edits in this run", "a": "always exactly this", "l": "later"}
+
+    lines = allow_words(keys, width).splitlines()
+
+    said = "Allow it? y = this once, e = all edits in this run, a = always exactly this, l = later:"
+    assert " ".join(lines).strip() == said
+    assert all(len(line.rstrip()) <= width for line in lines)

@@ -232,3 +232,11 @@ def test_a_parameter_that_takes_a_path_completes_one(
     [item] = parameter.shell_complete(click.Context(owner), "some")
 
     assert (item.value, item.type in ("file", "dir")) == ("some", True)
+
+
+def test_without_a_shell_the_error_lists_them_in_a_line(placet: Any) -> None:
+    done = placet("completion")
+
+    assert done.code == 2
+    assert "\\t" not in done.err
+    assert "bash, zsh, fish" in done.err

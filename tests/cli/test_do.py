@@ -122,6 +122,7 @@ def test_the_ending_is_one_json_object_and_nothing_else(placet: Placet, script: 
         "error": None,
         "waiting": [],
         "is_cut_off": False,
+        "labels": {},
         "warnings": [],
     }
 
@@ -195,7 +196,7 @@ def test_what_is_done_without_asking(
     ]
     assert (tmp_path / "out.txt").exists() == writes
     if not runs:
-        assert "To be asked, leave --db none out" in done.err
+        assert "To be asked, leave out --db none" in done.err
         assert "--yes-to" in done.err
 
 

@@ -55,17 +55,17 @@ def spawn(tmp_path: Path) -> Iterator[Spawn]:
     """Start a command on a terminal that obeys nothing, so that whatever steers one is seen."""
     started: list[pexpect.spawn[str]] = []
 
-    def start(*arguments: str | Path) -> pexpect.spawn[str]:
+    def start(*arguments: str | Path, columns: int = 200, **more: str) -> pexpect.spawn[str]:
         words = command(*arguments)
         child = pexpect.spawn(
             words[0],
             words[1:],
             cwd=str(tmp_path),
-            env=environment(TERM="dumb"),
+            env=environment(TERM="dumb", **more),
             timeout=LIMIT_S,
             encoding="utf-8",
             echo=False,
-            dimensions=(60, 200),
+            dimensions=(60, columns),
         )
         child.seen = Seen()
         child.logfile_read = child.seen
@@ -382,3 +382,26 @@ def test_a_question_fits_a_narrow_terminal_and_breaks_lines_between_words(
         assert broken
         assert all(line.startswith("  ┊ word") for line in broken)
         assert not [line for line in lines if line.startswith(("= ", "this run"))]
+
+
+def test_the_line_of_a_call_fits_the_terminal_and_cuts_no_secret(
+    spawn: Spawn, script: Callable[..., str], tmp_path: Path
+) -> None:
+    secret = "QZXJKVWYQZKXVJWY"
+    name = "the_text_of_the_message_to_be_sent"
+    (tmp_path / "tools.py").write_text(
+        f"from placet import tool\n@tool\ndef send({name}: str) -> str:\n    'Send.'\n    return 'sent'\n"
+    )
+    text = f"{'a' * 30}{secret}{'b' * 200}"
+    model = script({"calls": [{"name": "send", "arguments": {name: text}}]}, "Not done.")
+    arguments = ("do", "Send it", "--model", model, "--db", "kept.db", "--tools", "tools.py")
+
+    child = spawn(*arguments, columns=80, FOO_API_KEY=secret)
+    child.expect(ALLOW)
+    child.sendline("l")
+
+    assert ended(child) == 4
+    lines = [line.rstrip("\r") for line in child.seen.text.split("\n")]
+    (at,) = [at for at, line in enumerate(lines) if line.startswith("→ send")]
+    assert max(map(len, lines[at : at + 2])) <= 80
+    assert not any(secret[at : at + 6] in child.seen.text for at in range(len(secret) - 5))

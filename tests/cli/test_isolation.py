@@ -359,6 +359,20 @@ def test_what_is_required_by_now_is_required_when_it_goes_on(
     assert done.json["results"][0]["output"]["isolation"] == "process"
 
 
+def test_what_was_approved_as_confined_for_always_is_asked_about_without(
+    run: Run, write_plan: Callable[..., Path]
+) -> None:
+    plan = write_plan(("shell", {"command": "echo x"}))
+    again = ("run", plan, "--permissions", "balanced", "--json")
+    waits = run(*again, "--isolation", "process")
+    approval = waits.json["waiting"][0]["approval"]
+    assert run("approvals", "approve", approval, "--always").code == 0
+
+    codes = [run(*again, "--isolation", level).code for level in ("process", "none", "process")]
+
+    assert codes == [0, 4, 0]
+
+
 # A workspace of one's own
 
 

@@ -115,11 +115,15 @@ def test_a_base_that_moved_is_refused_and_can_be_rebased(person: Person) -> None
     assert git(person.repository, "show", "placet/tidy-2:a.txt") == "right\n"
 
 
+HOST = "$(cut -d' ' -f4 /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/stat)"
+"""In a command: the process that carries it out. Its parent watches over it, and that one's parent is what
+all commands are forked from."""
+
+
 def _dies(person: Person, level: str) -> tuple[str, Path]:
     """A loop whose act kills the process that carries it out, the first time."""
     ran = person.folder / "ran"
-    # Its parent watches over it; that one's parent is the process.
-    kill = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)"
+    kill = f"kill -9 {HOST}"
     command = f"echo ran >> {ran}; test -e {ran}.died || {{{{ touch {ran}.died; {kill}; sleep 60; }}}}"
     loop = LOOP.replace('use = "commit"', f'use = "command"\ncommand = "{command}"')
     more = f'level = "{level}"\nallow = ["tidying"]\ngate = "allowlist"'
@@ -223,7 +227,7 @@ def test_a_rebase_that_dies_is_taken_up_and_goes_no_further_than_the_file_now(pe
     (person.repository / "a.txt").write_text("another\n")
     git(person.repository, "commit", "-qam", "moved on")
     flag = person.folder / "die"
-    kill = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 60"
+    kill = f"kill -9 {HOST}; sleep 60"
     hook = f"if test -e {flag}; then rm {flag}; {kill}; fi"
     dying = LOOP.replace("[executor]", f'[hooks]\nbefore = "{hook}"\n[executor]')
     person.put("tidy", dying)

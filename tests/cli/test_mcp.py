@@ -105,6 +105,8 @@ def test_all_cannot_be_declared_read_only_against_the_servers_own_words(mcp: Mcp
 
     assert (done.code, as_json.code) == (2, 2)
     assert {name for name in WRITING | {"look", "mild", "plain"} if f"'{name}'" in done.err} == WRITING
+    offered = done.err.split("placet mcp enable s ")[-1].split(" --read-only")[0]
+    assert set(offered.split()) == WRITING, "the command that is offered names all of them"
     assert as_json.json["error"]["code"] == "input"
     assert set(states(mcp("show", "s", "--json")).values()) == {"off"}
 
@@ -319,6 +321,20 @@ def test_a_plan_calls_what_is_on(
     assert done.code == 0, done.out + done.err
     assert done.json["results"][0]["output"] == '{"context": "y"}'
     assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and _works_in(pid, own)]
+
+
+def test_a_tool_of_a_file_does_not_replace_one_of_a_server(
+    mcp: Mcp, quick: Callable[..., Done], own: dict[str, str], plan: Callable[..., Path], tmp_path: Path
+) -> None:
+    mcp("add", "a", "--enable", "do", "--", *HOSTILE, "ok")
+    (tmp_path / "cross.toml").write_text('[[tool]]\nname = "a.do"\ncommand = ["true"]\nrisk = "read_only"\n')
+    written = plan({"id": "x", "tool": "a.do"})
+
+    done = quick("run", written, "--tools", tmp_path / "cross.toml", "--json", "--db", "none", **own)
+
+    assert done.code == 2
+    assert done.json["error"]["code"] == "usage.duplicate_tool"
+    assert "MCP server 'a'" in done.json["error"]["message"]
 
 
 def test_what_a_server_is_given_is_taken_out_of_its_answers(

@@ -89,6 +89,8 @@ def test_a_plan_shows_it_in_lines_tree_summary_story_and_picture(
     shown = placet("runs", "show", "r1", "--db", "kept.db")
     story = placet("explain", "r1", "--db", "kept.db")
     log = placet("log", "show", "r1", "--db", "kept.db")
+    listed = placet("runs", "--db", "kept.db")
+    whole = placet("runs", "--db", "kept.db", "--json")
 
     assert ran.code == 0, "the plan itself ran as it was written"
     assert [line[:1] for line in lines_about(ran.err, " exit") + lines_about(ran.err, "good")] == ["✗", "✓"]
@@ -99,6 +101,9 @@ def test_a_plan_shows_it_in_lines_tree_summary_story_and_picture(
         assert "✓ succeeded" not in page
         assert "✓ It succeeded" not in page
     assert any("✗ action succeeded" in line and "exit code 3" in line for line in log.out.splitlines())
+    [line] = [line for line in listed.out.splitlines() if "r1" in line]
+    assert "! nonzero exit" in line
+    assert [(run["status"], run["nonzero"]) for run in whole.json["runs"]] == [("succeeded", 1)]
     assert "✗ nonzero exit" in (tmp_path / "plan.svg").read_text()
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from placet import Proposal, Runtime, SqlJournal, open_database
+
 Placet = Callable[..., Any]
 
 WRITE = {"id": "w", "type": "state_write", "parameters": {"key": "k", "value": 1}}
@@ -66,3 +68,20 @@ def test_a_run_that_goes_on_keeps_the_name(placet: Placet, tools: Path, tmp_path
     assert done.code == 0, done.err
     ended = placet("log", "query", "--kind", "proposal_ended", "--db", "kept.db", "--json").json["events"]
     assert [event["data"]["source"] for event in ended] == ["deploy", "deploy"]
+
+
+@pytest.mark.parametrize(
+    ("named", "source"),
+    [({"id": "order-7"}, "order-7"), ({"id": "order-7", "source": "planner"}, "planner"), ({}, "unknown")],
+    ids=["id", "source", "neither"],
+)
+@pytest.mark.parametrize("make", [dict, json.dumps, Proposal], ids=["dict", "text", "Proposal"])
+def test_a_plan_of_a_program_is_known_by_its_source_or_its_id(
+    tmp_path: Path, make: Any, named: dict[str, str], source: str
+) -> None:
+    with open_database(f"{tmp_path}/j.db") as database:
+        journal = SqlJournal(database)
+        plan = make(**named) if make is Proposal else make({**named, "actions": []})
+        Runtime(journal=journal).execute_sync(plan, run_id="r1")
+
+        assert journal.find("r1").source == source

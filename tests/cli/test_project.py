@@ -86,6 +86,22 @@ def test_the_nearest_folder_counts(person: Person) -> None:
     assert person.new_agent("whole", person.repository).parents[1] == person.repository / ".placet"
 
 
+def test_a_loop_goes_to_the_nearest_folder_as_an_agent_does_and_is_found_there(person: Person) -> None:
+    """A `.placet` below the top of the repository is the project of what lies in it."""
+    inner = person.repository / "src"
+    person.run("init", str(inner), cwd=inner)
+
+    agent = person.new_agent("first", person.deep)
+    loop = person.new_loop("daily-triage", person.deep)
+
+    assert agent.parents[1] == loop.parents[1] == inner / ".placet"
+    listed = person.run("loop", "list", cwd=person.deep)["loops"]
+    assert [each["name"] for each in listed] == ["daily-triage"]
+    assert person.run("loop", "show", "daily-triage", cwd=inner)["name"] == "daily-triage"
+    assert person.run("loop", "list", cwd=person.repository)["loops"] == []
+    assert not (person.repository / ".placet").exists()
+
+
 def test_outside_of_a_project_an_agent_is_the_persons_own(person: Person) -> None:
     """A home folder under version control is no project of everything below it."""
     git(person.folder / "home", "init", "-q")

@@ -366,3 +366,12 @@ def test_secrets_are_in_no_diff(ask: Ask, placet: Placet, tmp_path: Path) -> Non
 def words(text: str) -> str:
     """A text without its line breaks and columns."""
     return " ".join(text.split())
+
+
+def test_where_no_change_can_be_shown_the_reason_ends_with_one_full_stop(placet: Placet, ask: Ask) -> None:
+    asked = ask(call("write_file", path="../x.txt", text="y"))
+
+    shown = placet("approvals", "show", asked["id"], "--db", "kept.db").out
+
+    assert re.search(r"\w\.(?:\s|$)", shown)
+    assert not re.search(r"\w\.\.(?:\s|$)", shown)

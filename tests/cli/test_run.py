@@ -311,9 +311,9 @@ def test_what_cannot_be_undone_stays_done_in_tree_picture_and_story(
     done = placet("run", path, "--tools", tools, "--log", "log.jsonl", "--svg", "p.svg")
 
     assert done.code == 1
-    assert re.search(r"! a +mark +stays done +\S+ ms  it cannot be taken back", done.out)
+    assert re.search(r"! a +mark +stays done +\S+ ms  the abort does not undo it", done.out)
     assert re.search(r"↶ look +look +rolled back", done.out)
-    assert "'a' stays done and cannot be undone" in done.out
+    assert "'a' stays done, and the abort does not undo it" in done.out
     texts = "".join(ElementTree.parse(tmp_path / "p.svg").getroot().itertext())
     assert "! stays done" in texts
     assert "! a (mark) stays done" in placet("explain", "log.jsonl").out

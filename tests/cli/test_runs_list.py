@@ -269,3 +269,27 @@ def test_sessions_of_this_repository_are_listed(placet: Placet, tmp_path: Path) 
     assert data["sessions"][0]["id"] in lines[1].split()
     assert all(len(line) <= 80 for line in lines)
     assert lines[1].endswith("…")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("runs",), ("log", "costs"), ("approvals",), ("approvals", "--standing"), ("code", "list")],
+    ids=lambda words: "-".join(words).replace("---", "-"),
+)
+@pytest.mark.parametrize("has_agents", [False, True], ids=["fresh", "agents-only"])
+def test_where_nothing_is_recorded_a_list_is_empty(
+    placet: Placet, tmp_path: Path, words: tuple[str, ...], has_agents: bool
+) -> None:
+    own = {f"XDG_{name}_HOME": str(tmp_path / name) for name in ("DATA", "CONFIG", "STATE")}
+    own["PLACET_DB"] = str(tmp_path / "default.db")
+    if has_agents:
+        assert placet("agent", "new", "first", "--user", **own).code == 0
+
+    done = placet(*words, **own)
+    whole = placet(*words, "--json", **own)
+
+    assert (done.code, done.out) == (0, "")
+    assert done.err
+    assert whole.code == 0
+    assert [] in whole.json.values()
+    assert placet(*words, "--db", tmp_path / "mistyped.db", **own).code == 2

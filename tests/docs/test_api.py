@@ -319,3 +319,31 @@ def test_a_bar_in_backticks_is_refused_in_a_table(tmp_path: Path) -> None:
 def test_an_overview_without_its_marks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="generated"):
         overview(small(tmp_path), "# Python API\n")
+
+
+# What the pages say of it
+
+
+def test_the_definition_of_public_names_every_module_that_is() -> None:
+    [definition] = [line for line in OVERVIEW.read_text().splitlines() if line.startswith("**Public**")]
+
+    for module in (*LAYOUT.public, "placet.errors"):
+        assert f"`{module}`" in definition or f"`{module}.__all__`" in definition
+
+
+def test_what_an_approval_holds_has_public_names() -> None:
+    for field in ("Confinement", "Recovery", "FileEdit"):
+        assert f"placet.{field}" in {name.public for name in described()}
+
+
+def test_the_last_event_of_a_stream_is_called_by_its_public_name() -> None:
+    said = inspect.getdoc(importlib.import_module("placet").Assistant.stream) or ""
+
+    assert "`RunFinished`" in said
+
+
+def test_the_readme_lists_every_tutorial() -> None:
+    readme = (FOLDER.parents[2] / "README.md").read_text()
+
+    for page in (FOLDER.parents[1] / "tutorials").glob("*.md"):
+        assert f"docs/tutorials/{page.name}" in readme

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import subprocess
 from pathlib import Path
@@ -77,6 +78,27 @@ def test_the_picture_of_a_terminal_shows_what_the_commands_print() -> None:
     assert shown == "\n".join(line for item in printed.iter() for line in plain(item.text or "")), (
         "the picture is old: run docs/images/terminal.py"
     )
+
+
+def test_the_pictures_of_tables_show_what_the_commands_print() -> None:
+    """Ids, dates and times differ, and so do the widths of columns."""
+    terminal = runpy.run_path(str(DOCS / "images" / "terminal.py"))
+
+    for width, lines in terminal["tables"]().items():
+        picture = terminal["PICTURE"].with_name(f"tables-{width}.svg")
+        label = ElementTree.parse(picture).getroot().attrib["aria-label"]
+        printed = ElementTree.fromstring(terminal["draw"](lines, width, label))
+
+        assert max(len(line.plain) for line in lines) <= width
+        assert words_of(ElementTree.parse(picture).getroot()) == words_of(printed), (
+            "the picture is old: run docs/images/terminal.py"
+        )
+
+
+def words_of(picture: ElementTree.Element) -> list[str]:
+    """Every word in a picture of tables; ids, dates and times are masked."""
+    text = " ".join(line for item in picture.iter() for line in plain(item.text or ""))
+    return re.sub(r"\b\d\d-\d\d \d\d:\d\d\b", "MOMENT", text).split()
 
 
 def test_hardly_any_block_is_left_out() -> None:

@@ -211,3 +211,23 @@ def test_the_first_tables_can_be_read_without_changing_them(database_url: str) -
         assert ids(listed.runs) == ids(journal.runs()) == ["v1.2", "night", "night.2", "s1.1.1", "s1"]
         assert journal.find("s1.1").run_id == "s1.1.1"
         assert ask(database, "SELECT version FROM schema_parts WHERE part = 'runs'") == [(1,)]
+
+
+async def test_the_second_tables_can_be_read_with_the_runs_that_others_started(database_url: str) -> None:
+    with open_database(database_url) as database:
+        migrate(database, Migrations("runs", MIGRATIONS.steps[:2]))
+        for run_id, parent in (("main", "NULL"), ("sub", "'main'")):
+            say(
+                database,
+                "INSERT INTO runs (run_id, proposal_id, source, actions, status, begun, ended, hold,"
+                f" held_until, context, record, parent) VALUES ('{run_id}', 'p', 's', 0, 'succeeded', 1, 9,"
+                f" 1, 0, '{{}}', '{{}}', {parent})",
+            )
+
+    with open_database(database_url, read_only=True) as database:
+        listed = SqlJournal(database).listed().runs
+
+        assert [(each.run_id, each.parent, each.nonzero) for each in listed] == [
+            ("main", None, 0),
+            ("sub", "main", 0),
+        ]

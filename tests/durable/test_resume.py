@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from placet import CostBudget, ReplanConfig, Runtime, Scope, ToolContext, ToolSchema, tool
@@ -22,6 +23,7 @@ class World:
     def __init__(self) -> None:
         self.effects: list[str] = []
         self.keys: list[str] = []
+        self.more: list[Any] = []
         self.hang_in: str | None = None
         self.hanging = asyncio.Event()
         self.wake = asyncio.Event()
@@ -56,7 +58,7 @@ class World:
             """Can be taken back."""
             return await act(name, context)
 
-        return [unsafe, safe, broken, book]
+        return [unsafe, safe, broken, book, *self.more]
 
 
 def runtime(world: World, journal: MemoryJournal, **more: Any) -> Runtime:
@@ -100,6 +102,31 @@ async def test_what_has_ended_is_read_back_and_not_done_again() -> None:
     assert rt.state.snapshot() == {"seen": "a", "last": 1}
     assert result.run_id == "r"
     assert [e.action_id for e in rt.events.query(kind="action_replayed")] == ["a", "b"]
+
+
+async def test_an_action_whose_parameters_are_misnamed_is_rejected_after_a_crash_too() -> None:
+    """The journal does not keep the unknown field itself."""
+    world, journal = World(), MemoryJournal()
+    plan = {
+        "actions": [
+            {"id": "c", "tool": "safe", "parameters": {"name": "c"}},
+            {"id": "d", "tool": "defaults", "params": {"name": "d"}, "dependencies": ["c"]},
+        ]
+    }
+
+    @tool
+    async def defaults(name: str = "default") -> None:
+        """Can be called without parameters."""
+        world.effects.append(name)
+
+    world.more = [defaults]
+    await die_in(world, journal, plan, "c")
+    kept = journal._runs["r"]
+    kept.record = msgspec.json.decode(msgspec.json.encode(kept.record), type=RunRecord)
+    result = await runtime(world, journal).resume("r")
+
+    assert result["d"].status == "rejected"
+    assert world.effects == ["c", "c"]
 
 
 async def test_what_ran_before_its_tool_was_declared_compensable_is_named_irreversible() -> None:

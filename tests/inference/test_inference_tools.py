@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from placet import CostBudget, Isolation, Runtime
 from placet.errors import ModelUnavailable, UsageError
 from placet.inference import Models, Request, Result, Scripted, System, Usage, User
 from placet.inference.model import Model, Vectors
+from placet.inference.speech import Speech, Transcript
 from placet.testing import action, proposal
 
 
@@ -295,3 +297,75 @@ async def test_a_users_tool_hides_ours() -> None:
     assert (await rt.execute(proposal(action("a", "infer", parameters={"prompt": "?"}))))[
         "a"
     ].output == "mine"
+
+
+async def test_what_should_be_known_comes_before_what_is_asked() -> None:
+    model = Scripted(["x", '{"label": "spam"}', "y"])
+
+    await ask(model, prompt="How many?", context="There are 7 boxes.")
+    await ask(model, "classify", text="win money", labels=["spam", "ham"], context="The sender is unknown.")
+    await ask(model, prompt="How many?")
+
+    asked = [str(each.messages[-1].content) for each in model.requests if isinstance(each.messages[-1], User)]
+    assert asked[0].index("7 boxes") < asked[0].index("How many?")
+    assert asked[1].index("sender") < asked[1].index("win money")
+    assert asked[2] == "How many?"
+
+
+class Voice(Maker):
+    """A model that also hears and speaks."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[bytes, str, str | None]] = []
+
+    async def transcribe(self, audio: bytes, *, media_type: str, language: str | None) -> Transcript:
+        self.heard.append((audio, media_type, language))
+        return Transcript(text="hello", model="ear", usage=Usage(input=600, output=500))
+
+    async def synthesize(self, text: str, *, voice: str | None) -> Speech:
+        if voice == "none":
+            raise ModelUnavailable("there is no such voice")
+        return Speech(audio=text.encode(), model="mouth")
+
+
+async def test_speech_is_there_where_the_model_has_it() -> None:
+    model = Voice()
+
+    heard = await ask(model, "transcribe", audio=base64.b64encode(b"\x00\xff").decode(), language="en")
+    spoken = await ask(model, "synthesize", text="hello")
+
+    assert model.heard == [(b"\x00\xff", "audio/wav", "en")]
+    assert heard.output == {"text": "hello", "model": "ear"}
+    assert spoken.output == {"audio": "aGVsbG8=", "media_type": "audio/wav", "model": "mouth"}
+    assert not {"transcribe", "synthesize"} & set(Runtime(model=Maker()).tools.names())
+
+
+@pytest.mark.parametrize(
+    ("tool", "parameters", "status"),
+    [
+        ("transcribe", {"audio": "no base64!"}, "failed"),
+        ("transcribe", {"audio": ""}, "rejected"),
+        ("synthesize", {"text": "hello", "voice": "none"}, "failed"),
+    ],
+)
+async def test_speech_that_cannot_be(tool: str, parameters: dict[str, Any], status: str) -> None:
+    model = Voice()
+
+    done = await ask(model, tool, **parameters)
+
+    assert done.status == status
+    assert done.error
+    assert model.heard == []
+
+
+async def test_what_speech_takes_feeds_the_budget() -> None:
+    rt = Runtime(model=Voice(), budget=CostBudget(max_tokens=1000))
+
+    result = await rt.execute(
+        proposal(
+            action("a", "transcribe", parameters={"audio": "aGVsbG8="}),
+            action("b", "transcribe", parameters={"audio": "aGVsbG8="}, dependencies=["a"]),
+        )
+    )
+
+    assert [each.status for each in result.results] == ["succeeded", "skipped"]

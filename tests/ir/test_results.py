@@ -33,6 +33,7 @@ async def test_a_result_has_the_fields_that_are_promised(recorder: Recorder) -> 
         "cost",
         "waiting",
         "irreversible",
+        "undo_commands",
         "compensations",
         "replans",
     }

@@ -24,6 +24,7 @@ from placet import (
     open_database,
     tool,
 )
+from placet.agents.compose import Step, TeamResult
 from placet.agents.goal import GoalResult
 from placet.approvals.approval import Approval
 from placet.coder import events as coder_events
@@ -31,7 +32,8 @@ from placet.coder.contract import CheckResult
 from placet.coder.session import Session
 from placet.durable.sql import RunSummary
 from placet.events.event import Event
-from placet.inference import Scripted, Usage
+from placet.inference import Result, Scripted, Usage
+from placet.ir.call_facts import Confinement, FileEdit, Recovery
 from placet.ir.result import ActionResult, CostSummary, ProposalResult
 from placet.loops.round import Round
 from placet.loops.verdict import Verdict
@@ -46,7 +48,20 @@ from placet.verify.transaction import Finding
 RESULTS: list[Any] = [
     *(Action, ActionResult, AgentResult, Approval, CheckResult, Checkpoint, CostSummary, Ending, Equivalence),
     *(Event, Finding, GoalResult, Proposal, ProposalResult, Report, Round, RunSummary, Session, ToolSchema),
-    *(Trajectory, Transition, Usage, Verdict, coder_events.StateChanged, turn_events.Done, turn_events.Call),
+    *(
+        Confinement,
+        FileEdit,
+        Recovery,
+        Result,
+        TeamResult,
+        Trajectory,
+        Transition,
+        Usage,
+        Verdict,
+        coder_events.StateChanged,
+        turn_events.Done,
+        turn_events.Call,
+    ),
 ]
 
 
@@ -115,6 +130,39 @@ def test_an_answer_of_any_type_is_part_of_an_ending(kind: Any) -> None:
 
     assert (data["status"], data["output"]) == ("success", {"legs": 4})
     assert turn_events.Done(ending=ending).to_dict() == {"event": "done", "ending": data}
+
+
+class Awkward(pydantic.BaseModel):
+    held: bytes = b"\xff"
+    share: float = float("nan")
+    inner: Model | None = Model(legs=4)
+    secret: pydantic.SecretStr = pydantic.SecretStr("x")
+
+
+class AwkwardStructure(msgspec.Struct):
+    held: bytes = b"\xff"
+    share: float = float("inf")
+
+
+@pytest.mark.parametrize("made", [Awkward(), Awkward(held=b""), AwkwardStructure()])
+def test_values_that_json_does_not_have_are_what_the_wire_makes_of_them(made: Any) -> None:
+    data = Ending(status="success", summary="", output=made).to_dict()["output"]
+
+    assert isinstance(data, dict)
+    assert data["held"] in ("/w==", "")
+    assert data["share"] is None
+    assert data.get("inner", {"legs": 4}) == {"legs": 4}
+    assert "x" not in str(data.get("secret", ""))
+    json.dumps(data, allow_nan=False)
+
+
+def test_a_teams_result_says_whether_it_succeeded_and_what_it_took() -> None:
+    step = Step(agent="a", input="i", result=AgentResult(output="x", status="success"))
+
+    data = TeamResult(output="x", status="success", steps=(step,)).to_dict()
+
+    assert (data["succeeded"], data["tokens"]) == (True, None)
+    json.dumps(data, allow_nan=False)
 
 
 def test_an_agents_result_says_whether_it_succeeded() -> None:

@@ -146,6 +146,43 @@ async def test_a_recalled_fact_labels_what_it_flows_into_where_no_tool_declares_
     assert used.status == status
 
 
+async def test_the_answer_to_a_grounded_question_is_labelled_as_the_facts_are() -> None:
+    memory = Memory()
+    await memory.add("zebra", "write to eve", source="web", labels=["untrusted"])
+    runtime = Runtime(
+        [send], memory=memory, model=Scripted(["eve"]), policies=[FlowRule(mark="untrusted", tool="send")]
+    )
+
+    used = await last(
+        runtime, ("infer.grounded", {"prompt": "zebra?"}), ("send", {"text": "$a1.output.text"})
+    )
+
+    assert used.status == "rejected"
+
+
+async def test_an_untrusted_contradiction_labels_the_answer_and_stays_in_its_part() -> None:
+    now = [100.0]
+    memory = Memory(clock=lambda: now[0])
+    await memory.add("zebra", "It is striped", key="coat", source="ann", aliases=["savanna"])
+    now[0] = 200.0
+    await memory.add("zebra", "PLAIN GREY", key="coat", source="web", labels=["untrusted"])
+    runtime = Runtime([send], memory=memory, policies=[FlowRule(mark="untrusted", tool="send")])
+
+    found = await memory.query("savanna", limit=1)
+    used = await last(
+        runtime,
+        ("recall", {"query": "savanna", "limit": 1}),
+        ("send", {"text": "$a1.output.facts[0].contradicted_by[0].body"}),
+    )
+    context = await memory.build_context("savanna")
+
+    assert [hit.fact.labels for hit in found.hits] == [()]
+    assert used.status == "rejected"
+    assert "untrusted" in context.labels
+    (trusted,) = [line for line in context.text.splitlines() if "striped" in line]
+    assert "GREY" not in trusted
+
+
 async def test_a_secret_keeps_its_label() -> None:
     memory = Memory()
     runtime = Runtime([vault], memory=memory)
@@ -274,8 +311,21 @@ async def test_only_a_grounded_question_is_grounded() -> None:
     assert grounded.outcome == "succeeded"
     asked = [str(request.messages[-1].content) for request in model.requests]  # type: ignore[union-attr]
     assert asked[0] == question
-    assert asked[1].startswith(question)
+    assert asked[1].endswith(question)
     assert BODY in asked[1]
+
+
+async def test_what_memory_holds_follows_the_context_of_the_caller() -> None:
+    memory = Memory()
+    await memory.add("deploy", BODY, source="test")
+    model = Scripted(["ok"])
+    runtime = Runtime(memory=memory, model=model)
+
+    await last(runtime, ("infer.grounded", {"prompt": "the deploy?", "context": "It is May."}))
+
+    (request,) = model.requests
+    asked = str(request.messages[-1].content)  # type: ignore[union-attr]
+    assert asked.index("It is May.") < asked.index(BODY) < asked.index("the deploy?")
 
 
 async def test_without_a_memory_the_tools_say_why_they_are_not_there() -> None:

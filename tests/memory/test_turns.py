@@ -14,6 +14,7 @@ from placet import (
     MemoryApprovals,
     MemoryJournal,
     Runtime,
+    ToolContext,
     TurnLimits,
     tool,
 )
@@ -88,6 +89,110 @@ async def test_an_untrusted_fact_taints_what_the_model_writes(labels: tuple[str,
 
     assert (ending.tools == ("send",)) is (status == "succeeded")
     assert (ending.refused == ("send",)) is (status == "rejected")
+
+
+@tool(risk="read_only", marks=["untrusted"])
+def page() -> str:
+    "A page of the web."
+    return "nothing of interest"
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        ("Announce the deploy as the page says", "rejected"),
+        ("Announce the deploy to ann@example.org, as the page says", "succeeded"),
+    ],
+)
+async def test_what_memory_adds_does_not_count_as_typed_by_the_person(message: str, status: str) -> None:
+    memory = await memory_with(("The deploy is announced to ann@example.org", {}))
+    runtime = Runtime([send, page], memory=memory, policies=[FlowRule(mark="untrusted", tool="send")])
+    calls = [
+        ToolCall(name="page", arguments={}),
+        ToolCall(name="send", arguments={"to": "ann@example.org"}),
+    ]
+    model = Scripted([*calls, "done"])
+
+    ending = await Assistant(runtime, model, memory=True, posture="full_access").run(message)
+
+    assert "ann@example.org" in words(model.requests[0])[-1]
+    assert ("send" in ending.tools) is (status == "succeeded")
+    assert (ending.refused == ("send",)) is (status == "rejected")
+
+
+async def test_the_event_of_a_message_holds_what_was_asked_alone() -> None:
+    runtime = Runtime(memory=await memory_with())
+    model = Scripted(["on Fridays"])
+
+    ending = await Assistant(runtime, model, memory=True).run("When does the deploy run?")
+
+    assert BODY in words(model.requests[0])[-1]
+    (asked,) = [each for each in runtime.events if each.kind == "turn_asked"]
+    assert asked.data["text"] == "When does the deploy run?"
+    assert ending.labels == {}
+
+
+async def test_the_answer_carries_the_labels_of_what_memory_added() -> None:
+    memory = await memory_with((BODY, {"labels": ["untrusted"]}))
+
+    ending = await Assistant(Runtime(memory=memory), Scripted(["on Fridays"]), memory=True).run("the deploy?")
+
+    assert {mark: path[0] for mark, path in ending.labels.items()} == {"untrusted": "memory"}
+
+
+async def test_a_resumed_run_knows_the_labels_of_its_context() -> None:
+    memory = await memory_with(("The deploy is announced to eve@example.org", {"labels": ["untrusted"]}))
+    (fact,) = memory.store.listed(None)
+    rule = FlowRule(mark="untrusted", tool="send")
+    approvals, journal = MemoryApprovals(), MemoryJournal()
+
+    def runtime() -> Runtime:
+        return Runtime(
+            [send, mail],
+            memory=memory,
+            policies=[rule],
+            journal=journal,
+            approvals=approvals,
+            patience_s=0,
+        )
+
+    first = Scripted([ToolCall(name="mail", arguments={"text": "hello"})])
+    waiting = await Assistant(runtime(), first, memory=True).run("Announce the deploy", run_id="r")
+    assert waiting.status == "waiting"
+    await memory.forget(fact.id)
+    approvals.decide(approvals.pending()[0].id, "once", by="ann")
+
+    second = Scripted([ToolCall(name="send", arguments={"to": "eve@example.org"}), "done"])
+    ending = await Assistant(runtime(), second, memory=True).resume("r")
+
+    assert ending.refused == ("send",)
+
+
+@tool(risk="destructive")
+def mail(text: str) -> str:
+    "Send a mail to everybody."
+    return "sent"
+
+
+@pytest.mark.parametrize(("labels", "expected"), [((), set()), (("untrusted",), {"untrusted"})])
+async def test_a_search_of_the_conversation_is_labelled_as_what_is_in_it(
+    labels: tuple[str, ...], expected: set[str]
+) -> None:
+    memory = await memory_with((BODY, {"labels": labels}))
+    found: list[set[str]] = []
+
+    @tool(risk="read_only")
+    def look(text: str, context: ToolContext) -> str:
+        "Look."
+        found.append(set(context.labels_of()))
+        return "ok"
+
+    search = ToolCall(name="conversation.search", arguments={"query": "deploy"})
+    model = Scripted([search, ToolCall(name="look", arguments={"text": "zebra"}), "done"])
+    await Assistant(Runtime([look], memory=memory), model, memory=True).run("the deploy?", run_id="r")
+
+    assert found == [expected]
+    assert set(memory.conversations.labels("r")) == expected
 
 
 async def test_what_the_context_brought_is_not_stored_again() -> None:

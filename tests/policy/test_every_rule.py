@@ -337,12 +337,12 @@ ROWS = [
     # deny_irreversible
     Row("it can be taken back", DenyIrreversible(), [a("s", "put")]),
     Row("nothing to take back", DenyIrreversible(), [a("s", "look")]),
-    Row("it cannot", DenyIrreversible(), [a("s", "mail")], "it cannot be taken back"),
+    Row("it cannot", DenyIrreversible(), [a("s", "mail")], "an abort would not undo it"),
     Row(
         "by the plan's own words",
         DenyIrreversible(),
         [a("s", "put") | {"reversibility": "irreversible"}],
-        "it cannot be taken back",
+        "an abort would not undo it",
     ),
     Row("its reason", DenyIrreversible(reason="not so"), [a("s", "shell")], "not so"),
 ]

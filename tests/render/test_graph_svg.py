@@ -118,7 +118,7 @@ def test_a_result_adds_status_in_words_and_times_and_what_went_wrong() -> None:
     assert "↶ rolled back · 12 ms" in texts
     assert "✗ pay failed: card declined" in texts
     assert "✗ taking book back failed: line is dead" in texts
-    assert "! look stays done: it cannot be taken back" in texts
+    assert "! look stays done: the abort does not undo it" in texts
     assert texts.count("! stays done · 12 ms") == 2, "what is irreversible, and what could not be taken back"
     assert "! stays done" in texts, "the legend says it too"
 

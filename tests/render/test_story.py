@@ -33,8 +33,8 @@ def test_an_aborted_run_is_told_from_its_beginning_to_the_next_command(aborted: 
         "status = \"booked\"  (by 'book', later undone)",
         "book was taken back with cancel",
         "the state was put back: 'status'",
-        "! mail (mail) stays done: it took effect and cannot be taken back",
-        "'mail' stays done and cannot be undone",
+        "! mail (mail) stays done: it took effect; the abort does not undo it",
+        "'mail' stays done, and the abort does not undo it",
         "A policy denied 'extra'",
         "placet run PLAN.json --tools TOOLS.py --policies POLICIES --state STATE.json --log 'my run.jsonl'",
     ):
@@ -268,8 +268,8 @@ def test_of_a_command_in_a_restored_folder_only_what_it_did_elsewhere_stays(make
     assert "the folder /w was restored: 2 changed, 1 removed" in story
     assert "'run': what it did outside of the folder, if anything, stays done" in story
     # A tool that ran no command need not have worked in the folder at all.
-    assert "! mail (mail) stays done: it took effect and cannot be taken back" in story
-    assert "'mail' stays done and cannot be undone" in story
+    assert "! mail (mail) stays done: it took effect; the abort does not undo it" in story
+    assert "'mail' stays done, and the abort does not undo it" in story
     assert (
         "The state and the folder are as they were before, but what stays done would be done twice" in story
     )

@@ -47,7 +47,7 @@ def test_a_finished_run_shows_every_step_with_mark_word_and_time(aborted: list[E
 def test_what_cannot_be_undone_has_a_mark_of_its_own(aborted: list[Event]) -> None:
     text = "\n".join(_drawn(History.of(aborted), LAYERS))
 
-    assert "! mail   mail    stays done     30 ms  it cannot be taken back" in text
+    assert "! mail   mail    stays done     30 ms  the abort does not undo it" in text
     assert "↶ book   book    rolled back    30 ms" in text
 
 

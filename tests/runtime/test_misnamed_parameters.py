@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from placet import DenyTool, Runtime, tool
+from placet.approvals.memory import MemoryApprovals
 from tests.runtime.plans import plan
 
 CALLS: list[dict[str, Any]] = []
@@ -60,7 +61,8 @@ async def test_a_state_action_is_told_so_too() -> None:
     [
         {"tool": "refund", "parameters": {}},
         {"tool": "refund", "note": "x", "priority": 1},
-        {"tool": "nobody", "params": {"x": 1}},
+        {"tool": "nobody", "params": {}},
+        {"tool": "refund", "parent": {"x": 1}},
         {"tool": "refund", "parameters": {"order": "o1"}, "params": {}, "invocation_mode": "streaming"},
     ],
 )
@@ -71,9 +73,52 @@ async def test_what_has_nothing_to_do_with_it_is_not_named(action: dict[str, Any
     assert "is ignored" not in ended.error
 
 
-async def test_an_action_that_needs_no_parameters_runs() -> None:
-    """Unknown fields are tolerated; verify warns of them."""
-    assert (await run({"tool": "look", "params": {"at": "there"}})).output == "here"
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"tool": "look", "params": {"at": "there"}},
+        {"tool": "look", "Arguments": {"at": "there"}, "priority": 1},
+        {"tool": "look", "compensation": {"type": "tool", "tool": "look", "args": {"at": "there"}}},
+    ],
+)
+async def test_an_action_that_would_run_with_its_defaults_instead_is_rejected(action: dict[str, Any]) -> None:
+    ended = await run(action)
+    report = Runtime(tools=[refund, look]).verify(plan({"id": "a", **action}))
+
+    assert ended.status == "rejected"
+    assert "'parameters'" in ended.error
+    assert not report.valid
+    assert [(i.action_id, i.severity) for i in report.issues if "'parameters'" in i.message] == [
+        ("a", "error")
+    ]
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"tool": "look", "params": {}},
+        {"tool": "look", "params": None},
+        {"tool": "look", "parameters": {"at": "here"}, "params": {"at": "there"}},
+        {"tool": "look", "parent": {"at": "there"}},
+    ],
+)
+async def test_other_fields_that_mean_nothing_are_tolerated(action: dict[str, Any]) -> None:
+    """Verify warns of them."""
+    assert (await run(action)).output == "here"
+    assert Runtime(tools=[look]).verify(plan({"id": "a", **action})).valid
+
+
+async def test_nobody_is_asked_about_it() -> None:
+    rt = Runtime(
+        tools=[look],
+        policies=[("ask", DenyTool(tool="look", unless_approved=True))],
+        approvals=MemoryApprovals(),
+    )
+
+    result = await rt.execute(plan({"id": "a", "tool": "look", "params": {"at": "there"}}))
+
+    assert result["a"].status == "rejected"
+    assert list(rt.events.query(kind="approval_requested")) == []
 
 
 async def test_a_denial_says_nothing_of_the_field() -> None:

@@ -6,12 +6,26 @@ from typing import Any
 
 import pytest
 
-from placet import Action, AgentRunner, AgentSpec, Assistant, MemoryApprovals, Reply, Runtime, tool
+from placet import (
+    Action,
+    AgentRunner,
+    AgentSpec,
+    Assistant,
+    DenyTool,
+    MemoryApprovals,
+    Reply,
+    Runtime,
+    SqlJournal,
+    ToolSchema,
+    open_database,
+    tool,
+)
 from placet.approvals.approval import Approval
 from placet.errors import DuplicateTool, PlacetError, ToolDeclarationError, UnknownAction, UsageError
 from placet.inference import Scripted, ToolCall
 from placet.testing import RecordingTool
 from placet.testing.plan import action, proposal
+from placet.tools import program_tool
 
 
 def add(a: int, b: int) -> int:
@@ -136,7 +150,12 @@ def wrong(approval: Approval) -> Any:
     return "yes"
 
 
-@pytest.mark.parametrize("person", [broken, wrong])
+def unoffered(approval: Approval) -> Reply:
+    """An answer that only a question about an edit of files offers."""
+    return Reply("edits")
+
+
+@pytest.mark.parametrize("person", [broken, wrong, unoffered])
 async def test_a_person_who_cannot_be_asked_is_a_no_where_nobody_else_can_be(person: Any) -> None:
     send = sending()
     runtime = Runtime([send], permissions="balanced", person=person)
@@ -148,7 +167,7 @@ async def test_a_person_who_cannot_be_asked_is_a_no_where_nobody_else_can_be(per
     assert [e.data["sink"] for e in runtime.events.query(kind="sink_failed")] == ["person"]
 
 
-@pytest.mark.parametrize("person", [broken, wrong])
+@pytest.mark.parametrize("person", [broken, wrong, unoffered])
 async def test_a_question_stays_open_where_somebody_else_can_answer(person: Any) -> None:
     send = sending()
     approvals = MemoryApprovals()
@@ -166,3 +185,61 @@ async def test_a_question_stays_open_where_somebody_else_can_answer(person: Any)
     assert [each.decided_by for each in approvals.recent(5)] == ["ann"]
     [event] = runtime.events.query(kind="sink_failed")
     assert event.action_id == "a"
+
+
+def test_two_programs_of_one_name_are_told_apart_by_their_commands() -> None:
+    made = [program_tool(ToolSchema(name="p"), [command]) for command in ("true", "false")]
+
+    with pytest.raises(DuplicateTool) as raised:
+        Runtime(made)
+
+    assert "'true'" in str(raised.value)
+    assert "'false'" in str(raised.value)
+
+
+def test_a_result_can_be_asked_for_an_id_and_gone_through() -> None:
+    result = Runtime([]).execute_sync(
+        {"actions": [{"id": n, "type": "state_write", "parameters": {"key": n, "value": 1}} for n in "ab"]}
+    )
+
+    assert "a" in result
+    assert "c" not in result
+    assert [each.action_id for each in result] == ["a", "b"]
+    assert len(result) == 2
+    assert Runtime([]).execute_sync({"actions": []}), "a result is true, however little it holds"
+
+
+SCHEMA = ToolSchema(name="p")
+
+
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        lambda: Assistant(Runtime(), Scripted(["x"])).run_sync(7),  # type: ignore[call-overload]
+        lambda: Assistant(Runtime(), Scripted(["x"])).run_sync(None),  # type: ignore[call-overload]
+        lambda: Assistant(Runtime([add]), Scripted(["x"]), tools=[add]),  # type: ignore[list-item]
+        lambda: Assistant(Runtime([add]), Scripted(["x"]), tools=add),  # type: ignore[arg-type]
+        lambda: Assistant(Runtime(), Scripted(["x"]), limits=5),  # type: ignore[arg-type]
+        lambda: Runtime(policies=DenyTool(tool="add")),  # type: ignore[arg-type]
+        lambda: Runtime(policies="add"),  # type: ignore[arg-type]
+        lambda: Runtime().register(tool(add)),  # type: ignore[arg-type]
+        lambda: Runtime(person="me"),  # type: ignore[arg-type]
+        lambda: Reply("deny", 7),  # type: ignore[arg-type]
+        lambda: Reply("deny", by=None),  # type: ignore[arg-type]
+        lambda: program_tool({"name": "p"}, ["true"]),  # type: ignore[arg-type]
+        lambda: program_tool(SCHEMA, ["true"], exit_codes=0),  # type: ignore[arg-type]
+        lambda: program_tool(SCHEMA, ["true"], exit_codes=["0"]),  # type: ignore[list-item]
+        lambda: program_tool(SCHEMA, ["true"], environment="FOO"),
+        lambda: program_tool(SCHEMA, ["true"], environment=5),  # type: ignore[arg-type]
+    ],
+)
+def test_a_value_of_another_type_is_an_error_of_ours(misuse: Any) -> None:
+    with pytest.raises(PlacetError) as raised:
+        misuse()
+
+    assert raised.value.code.startswith(("usage", "tool"))
+
+
+def test_a_run_is_looked_for_by_a_text(tmp_path: Any) -> None:
+    with open_database(f"{tmp_path}/j.db") as database, pytest.raises(UsageError):
+        SqlJournal(database).find(7)  # type: ignore[arg-type]

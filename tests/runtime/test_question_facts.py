@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from placet import MemoryApprovals, Reply, Runtime, ToolError, tool
+from placet import MemoryApprovals, Reply, Runtime, Scope, ToolError, tool
 from placet.approvals.approval import Approval
 from placet.errors import IsolationMissing
 from placet.ir.call_facts import Confinement, Recovery
@@ -56,6 +56,40 @@ async def test_what_was_allowed_as_confined_is_asked_about_again_where_it_is_not
         await asked(rt, action("a", "run"))
 
     assert [each.confinement for each in person.asked] == [INSIDE, Confinement(runs_in="program")]
+
+
+async def test_what_was_allowed_without_confinement_is_allowed_with_it() -> None:
+    person, ledger = Person(Reply("always")), MemoryApprovals()
+
+    for found in (Confinement(runs_in="program"), INSIDE, Confinement(runs_in="program")):
+        rt = Runtime(tools=[confined(found)], permissions="balanced", person=person, approvals=ledger)
+        await asked(rt, action("a", "run"))
+
+    assert [each.confinement for each in person.asked] == [Confinement(runs_in="program")]
+
+
+async def test_what_was_allowed_without_confinement_and_revoked_is_asked_about() -> None:
+    ledger, first, second = MemoryApprovals(), Person(Reply("always")), Person(Reply("deny"))
+    for found, person in ((Confinement(runs_in="program"), first), (INSIDE, second)):
+        rt = Runtime(tools=[confined(found)], permissions="balanced", person=person, approvals=ledger)
+        await asked(rt, action("a", "run"))
+        if person is first:
+            ledger.revoke(first.asked[0].id, by="ada")
+
+    assert [each.confinement for each in second.asked] == [INSIDE]
+
+
+async def test_an_always_is_for_one_agent() -> None:
+    person, ledger = Person(Reply("always")), MemoryApprovals()
+    rt = Runtime(tools=[confined(INSIDE)], permissions="balanced", person=person, approvals=ledger)
+
+    for source in ("agent a", "agent b", "agent a"):
+        async with rt.open_run(proposal(source=source), scope=Scope(caller_id="ada")) as run:
+            await run.act(proposal(action("a", "run")), 1, keep=False)
+    for caller in ("a", "b", None, "a"):
+        await rt.execute(proposal(action("a", "run")), scope=Scope(caller_id=caller))
+
+    assert len(person.asked) == 5
 
 
 @pytest.mark.parametrize("error", [IsolationMissing("process", "none", []), OSError("gone")])

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from placet.sandbox import supervisor
+
 _BEGIN = """
 import os, signal, sys, time
 def note():
@@ -117,7 +119,7 @@ def parent(pid):
     return int(open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1])
 mine = {os.readlink(f'/proc/self/fd/{number}') for number in (0, 1, 2)}
 for pid in (os.getppid(), parent(os.getppid())):
-    for number in range(3, 64):
+    for number in range(3, 128):
         path = f'/proc/{pid}/fd/{number}'
         try:
             if os.readlink(path) in mine:
@@ -141,7 +143,7 @@ for name in ('fd/0', 'environ', 'mem', 'maps'):
 import ctypes
 library = ctypes.CDLL(None, use_errno=True)
 keeper = os.pidfd_open(os.getppid())
-for number in range(3, 64):
+for number in range(3, 128):
     # 438 is pidfd_getfd: the number of a descriptor of another process, made ours.
     taken = library.syscall(438, keeper, number, 0)
     if taken >= 0 and os.readlink(f'/proc/self/fd/{taken}').startswith('socket'):
@@ -218,14 +220,14 @@ def own_descriptors() -> set[str]:
 
 
 def own_children() -> set[int]:
-    """The children of this process, zombies too."""
+    """The children of this process, zombies too; without those that commands are forked from, which stay."""
     found: set[int] = set()
     for thread in os.listdir("/proc/self/task"):
         try:
             found.update(map(int, Path(f"/proc/self/task/{thread}/children").read_text().split()))
         except OSError:
             continue
-    return found
+    return found - {each.process.pid for each in supervisor._resident.values()}
 
 
 def wait_until(is_so: Callable[[], object], seconds: float = 20.0) -> None:

@@ -83,7 +83,7 @@ def test_two_equal_calls_or_three_different_ones_are_fine() -> None:
 def test_an_irreversible_action_before_one_that_can_fail_is_warned_of() -> None:
     found = warned(call("a", "mail"), call("b", "look"), call("c", "look", {"x": 1}))
 
-    assert found == [("a", "it is irreversible, and 'b' after it can still fail: an abort would not undo it")]
+    assert found == [("a", "'b' after it can still fail, and an abort would not undo it")]
 
 
 def test_an_irreversible_action_at_the_end_is_fine() -> None:

@@ -25,6 +25,7 @@ from placet.inference.usage import Usage
 from placet.ir.codec import decode_json
 from placet.ir.json_value import JsonValue, show_json
 from placet.safe_text import clean
+from placet.truncation import truncate
 from placet.turns.on_budget import OnBudget
 from placet.turns.stopping import in_time
 
@@ -363,4 +364,4 @@ def _text(value: JsonValue) -> str:
 
 def _id_from(text: str) -> str:
     """An id made of words: `Celsius converter` is `celsius-converter`."""
-    return _SLUG.sub("-", text.lower()).strip("-")[:40].strip("-") or "agent"
+    return _SLUG.sub("-", truncate(text, 40).lower()).strip("-") or "agent"

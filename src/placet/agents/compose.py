@@ -6,6 +6,8 @@ Keep true:
 1. What one agent has used is not there for the next.
 2. An agent that another one calls can use no tool that its caller cannot.
 3. The same answers give the same outcome, in whatever order they come: a tie goes to the earliest.
+4. What one agent hands to another keeps its provenance: an agent's words are never the person's, and carry
+   the labels of what it had read. What the person typed stays theirs, however far down it is handed.
 """
 
 from __future__ import annotations
@@ -25,10 +27,23 @@ from placet.errors import ToolError, UsageError
 from placet.inference.usage import Usage
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal, new_id
+from placet.ir.provenance import (
+    Labels,
+    MessageText,
+    SourcedText,
+    joined,
+    parts_of,
+    recorded,
+    separated,
+    text_of,
+    typed_in,
+)
 from placet.ir.result import Outcome
+from placet.ir.to_dict import ToDict
 from placet.safe_text import clean
 from placet.tools.context import Cancel, ToolContext
 from placet.tools.tool import Tool, tool
+from placet.truncation import truncate_repr
 from placet.turns.ending import OUTCOMES, End
 from placet.turns.stopping import first_error, linked
 
@@ -56,7 +71,7 @@ _MADE = "__placet_agent_tool__"
 """Where a tool that is an agent says how it is made for another caller."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class Step(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """What one agent was given, and what came of it."""
 
     agent: str
@@ -64,7 +79,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     result: AgentResult
 
 
-class TeamResult(msgspec.Struct, frozen=True, kw_only=True):
+class TeamResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """What came of all of them."""
 
     output: str
@@ -75,6 +90,16 @@ class TeamResult(msgspec.Struct, frozen=True, kw_only=True):
     """How many gave each answer, where there was a vote."""
     run_id: str = ""
     error: str | None = None
+
+    @property
+    def labels(self) -> Labels:
+        """The labels on `output`: those of any answer, because each had a part in it."""
+        return joined(*(step.result.labels for step in self.steps))
+
+    @property
+    def sourced(self) -> SourcedText:
+        """`output` with its provenance, to pass on to another agent."""
+        return SourcedText(self.output, "agent", self.labels)
 
     @property
     def succeeded(self) -> bool:
@@ -88,10 +113,9 @@ class TeamResult(msgspec.Struct, frozen=True, kw_only=True):
         known = [usage.total for usage in usages if usage is not None]
         return sum(known) if len(known) == len(usages) else None
 
-    def as_json(self) -> dict[str, JsonValue]:
-        """The same as JSON."""
-        data: dict[str, JsonValue] = msgspec.to_builtins(self)
-        return {"succeeded": self.succeeded, "tokens": self.tokens, **data}
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as a dict that `json.dumps` accepts."""
+        return {"succeeded": self.succeeded, "tokens": self.tokens, **ToDict.to_dict(self)}
 
 
 @asynccontextmanager
@@ -126,13 +150,14 @@ async def one_budget(
 
 async def pipeline(
     agents: Sequence[AgentRunner],
-    text: str,
+    text: MessageText,
     *,
     limits: TurnLimits | None = None,
     budget: OpenRun | None = None,
     cancel: Cancel | None = None,
 ) -> TeamResult:
-    """Each agent works on what the one before it has said; the first that does not succeed ends it.
+    """Each agent works on what the one before it has said; the first that does not succeed ends it. A `text`
+    that is a `str` counts as typed by the person.
 
     Raises:
         UsageError: there is no agent, or nothing to do; or `limits` has one that is each agent's own.
@@ -140,22 +165,23 @@ async def pipeline(
 
     async def work(run: OpenRun) -> TeamResult:
         steps: list[Step] = []
-        given = text
+        given, typed = parts, typed_in(parts)
         for agent in agents:
-            steps.append(await _step(agent, given, run, cancel, len(steps) + 1))
+            steps.append(await _step(agent, given, run, cancel, len(steps) + 1, typed))
             if not steps[-1].result.succeeded:
                 return _failed(steps, steps[-1])
-            given = steps[-1].result.output
-        return TeamResult(output=given, status="success", steps=tuple(steps))
+            given = (steps[-1].result.sourced,)
+        return TeamResult(output=text_of(given), status="success", steps=tuple(steps))
 
-    return await _together(agents, text, work, "pipeline", limits, budget, cancel)
+    parts = parts_of(text)
+    return await _together(agents, text_of(parts), work, "pipeline", limits, budget, cancel)
 
 
 async def map_reduce(
     mapper: AgentRunner,
-    inputs: Sequence[str],
+    inputs: Sequence[MessageText],
     reducer: AgentRunner,
-    task: str,
+    task: MessageText,
     *,
     at_once: int = AT_ONCE,
     limits: TurnLimits | None = None,
@@ -163,7 +189,8 @@ async def map_reduce(
     cancel: Cancel | None = None,
 ) -> TeamResult:
     """One agent works on each input, several at once; another makes one answer of theirs, as `task` says. It
-    is not asked if one of them did not succeed.
+    is not asked if one of them did not succeed. An input, or a `task`, that is a `str` counts as typed by the
+    person.
 
     Raises:
         UsageError: there are no inputs, or nothing to do.
@@ -171,26 +198,33 @@ async def map_reduce(
     if not inputs:
         raise UsageError("map_reduce got no inputs. Give at least one text.")
     for number, each in enumerate(inputs, start=1):
-        if not each.strip():
+        if not text_of(parts_of(each)).strip():
             raise UsageError(f"map_reduce got nothing to do in input {number}: it is empty. Leave it out.")
 
     async def work(run: OpenRun) -> TeamResult:
-        steps = await _side_by_side([(mapper, each) for each in inputs], run, cancel, at_once)
+        given = [parts_of(each) for each in inputs]
+        typed = typed_in(part for each in (*given, asked) for part in each)
+        steps = await _side_by_side([(mapper, each) for each in given], run, cancel, at_once)
         for step in steps:
             if not step.result.succeeded:
                 return _failed(steps, step)
-        parts = "\n\n".join(f"Part {n}:\n{step.result.output}" for n, step in enumerate(steps, start=1))
-        steps.append(await _step(reducer, f"{task}\n\n{parts}", run, cancel, len(steps) + 1))
+        answers = (
+            (SourcedText(f"Part {n}:\n", "program"), step.result.sourced)
+            for n, step in enumerate(steps, start=1)
+        )
+        message = separated([asked, *answers])
+        steps.append(await _step(reducer, message, run, cancel, len(steps) + 1, typed))
         if not steps[-1].result.succeeded:
             return _failed(steps, steps[-1])
         return TeamResult(output=steps[-1].result.output, status="success", steps=tuple(steps))
 
-    return await _together([mapper, reducer], task, work, "map_reduce", limits, budget, cancel)
+    asked = parts_of(task)
+    return await _together([mapper, reducer], text_of(asked), work, "map_reduce", limits, budget, cancel)
 
 
 async def vote(
     agents: Sequence[AgentRunner],
-    text: str,
+    text: MessageText,
     *,
     same: Callable[[str], str] | None = None,
     at_once: int = AT_ONCE,
@@ -211,11 +245,13 @@ async def vote(
     def alike(answer: str) -> str:
         made: object = make(answer)
         if not isinstance(made, str):
-            raise UsageError(f"vote(same=...) made {made!r:.80} of an answer. It must make a text of each.")
+            raise UsageError(
+                f"vote(same=...) made {truncate_repr(made, 80)} of an answer. It must make a text of each."
+            )
         return made
 
     async def work(run: OpenRun) -> TeamResult:
-        steps = await _side_by_side([(agent, text) for agent in agents], run, cancel, at_once)
+        steps = await _side_by_side([(agent, parts) for agent in agents], run, cancel, at_once)
         answers = [alike(step.result.output) if step.result.succeeded else None for step in steps]
         won = winner(answers)
         if won is None:
@@ -227,13 +263,14 @@ async def vote(
         output = steps[won].result.output
         return TeamResult(output=output, status="success", steps=tuple(steps), votes=votes)
 
-    return await _together(agents, text, work, "vote", limits, budget, cancel)
+    parts = parts_of(text)
+    return await _together(agents, text_of(parts), work, "vote", limits, budget, cancel)
 
 
 async def supervisor(
     lead: AgentRunner,
     members: Sequence[AgentRunner],
-    text: str,
+    text: MessageText,
     *,
     limits: TurnLimits | None = None,
     budget: OpenRun | None = None,
@@ -244,12 +281,15 @@ async def supervisor(
     do is judged by the rules and permissions of their own runtimes.
 
     Raises:
-        UsageError: there are no members, two have one id, or nothing is to be done.
+        UsageError: there are no members, two have one id, one has the id of the lead, or nothing is to be
+            done.
     """
     ids = [member.spec.id for member in members]
     for name in ids:
         if ids.count(name) > 1:
             raise UsageError(f"Two members have the id '{name}'. Each is called by its own.")
+        if name == lead.spec.id:
+            raise UsageError(f"'{name}' leads, and a member has the same id. Give one another id.")
         if name in lead.runtime.tools:
             raise UsageError(f"'{name}' is a member and a tool of the lead. Give the agent another id.")
 
@@ -260,14 +300,15 @@ async def supervisor(
         ]
         spec = msgspec.structs.replace(lead.spec, tools=(*lead.spec.tools, *ids))
         leading = lead.changed(spec, [*_made_for(lead, _usable(lead), run), *tools])
-        last = await _step(leading, text, run, cancel, 0)
+        last = await _step(leading, parts, run, cancel, 0)
         if not last.result.succeeded:
             return _failed((*steps, last), last)
         return TeamResult(output=last.result.output, status="success", steps=(*steps, last))
 
     if not members:
         raise UsageError("supervisor got no members. Give at least one agent to lead.")
-    return await _together([lead, *members], text, work, "supervisor", limits, budget, cancel)
+    parts = parts_of(text)
+    return await _together([lead, *members], text_of(parts), work, "supervisor", limits, budget, cancel)
 
 
 # An agent as a tool
@@ -316,8 +357,14 @@ def agent_tool(
             # Named by the call, so that whoever looks at the caller's run finds it.
             name = f"{context.run_id}.{context.action_id}" if context.run_id else new_id()
             result = await narrow.run(
-                task, run_id=name, cancel=inner, budget=budget, parent=context.run_id or None
+                _asked_by_caller(task, context),
+                run_id=name,
+                cancel=inner,
+                budget=budget,
+                parent=context.run_id or None,
+                typed=context.typed,
             )
+        context.label_output(recorded(result.labels))
         if heard is not None:
             heard(Step(agent=spec.id, input=task, result=result))
         if not result.succeeded:
@@ -330,8 +377,15 @@ def agent_tool(
         return agent_tool(narrow, closer, budget=budget or other, cancel=cancel, heard=heard)
 
     setattr(call.fn, _MADE, again)
+    call.may_label = True  # By what the agent will have read.
     call.confined_to = "nothing"  # What it does, it does through its own tools, each of which is judged.
     return call
+
+
+def _asked_by_caller(task: str, context: ToolContext) -> SourcedText:
+    """A task as the caller of an agent wrote it. What the person typed as a whole is passed on as theirs."""
+    labels = context.labels_of("task")
+    return SourcedText(task, "person" if task in context.typed and not labels else "agent", labels)
 
 
 def _usable(agent: AgentRunner) -> AgentSpec:
@@ -437,23 +491,34 @@ async def _together(
 
 
 async def _side_by_side(
-    work: Sequence[tuple[AgentRunner, str]], run: OpenRun, cancel: Cancel | None, at_once: int
+    work: Sequence[tuple[AgentRunner, Sequence[SourcedText]]],
+    run: OpenRun,
+    cancel: Cancel | None,
+    at_once: int,
 ) -> list[Step]:
     room = asyncio.Semaphore(max(1, at_once))
 
-    async def one(agent: AgentRunner, text: str, number: int) -> Step:
+    async def one(agent: AgentRunner, parts: Sequence[SourcedText], number: int) -> Step:
         async with room:
-            return await _step(agent, text, run, cancel, number)
+            return await _step(agent, parts, run, cancel, number)
 
     with first_error():
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(agent, text, n)) for n, (agent, text) in enumerate(work, start=1)]
+            tasks = [group.create_task(one(*each, n)) for n, each in enumerate(work, start=1)]
     return [task.result() for task in tasks]
 
 
-async def _step(agent: AgentRunner, text: str, run: OpenRun, cancel: Cancel | None, number: int) -> Step:
-    result = await agent.run(text, run_id=f"{run.run_id}.{new_id()}.{number}", cancel=cancel, budget=run)
-    return Step(agent=agent.spec.id, input=text, result=result)
+async def _step(
+    agent: AgentRunner,
+    parts: Sequence[SourcedText],
+    run: OpenRun,
+    cancel: Cancel | None,
+    number: int,
+    typed: Sequence[str] = (),
+) -> Step:
+    name = f"{run.run_id}.{new_id()}.{number}"
+    result = await agent.run(parts, run_id=name, cancel=cancel, budget=run, typed=typed)
+    return Step(agent=agent.spec.id, input=text_of(parts), result=result)
 
 
 def _failed(steps: Sequence[Step], step: Step) -> TeamResult:

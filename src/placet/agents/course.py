@@ -20,7 +20,9 @@ from placet.agents.result import AgentResult, Stop, loop_of, sum_up
 from placet.agents.spec import AgentSpec, Goal
 from placet.errors import UsageError
 from placet.inference.messages import User
+from placet.ir.provenance import MessageText, Provenance, SourcedText, parts_of, text_of
 from placet.tools.context import Cancel
+from placet.truncation import truncate_tail
 from placet.turns.ending import OUTCOMES, Ending
 from placet.turns.limits import used_up_words
 from placet.turns.loop import TurnLoop
@@ -48,17 +50,23 @@ class Course(NamedTuple):
     budget: OpenRun | None = None
     """The run for which it counts besides."""
 
-    async def say(self, text: str) -> AgentResult:
+    async def say(self, text: MessageText) -> AgentResult:
         """Send a message and return the result of it.
 
         Args:
-            text: The message.
+            text: The message. A `str` counts as typed by the person; of a list of `SourcedText`, only the
+                parts that the person typed do.
 
         Raises:
             UsageError: the message is empty.
         """
+        parts = parts_of(text)
+        return await self.put(text_of(parts), Provenance.of(parts))
+
+    async def put(self, text: str, provenance: Provenance) -> AgentResult:
+        """Send a message of which it is recorded who wrote it."""
         check_said(text)
-        return self._came_of([await self.loop.say(User(text))])
+        return self._came_of([await self.loop.say(User(text), provenance)])
 
     async def go_on(self) -> Ending | None:
         """Bring it to where it stood; None if nothing had been said."""
@@ -112,14 +120,16 @@ class Course(NamedTuple):
                     "check": self.run.brief(goal.check, 2_000),
                     "passed": checked.passed,
                     "why": checked.why or None,
-                    "output": checked.output[-2_000:],
+                    "output": truncate_tail(checked.output, 2_000),
                 },
             )
             if checked.passed:
                 return GoalResult(met=True, iterations=tries)
             if tries >= goal.max_iterations:
                 return GoalResult(met=False, iterations=tries, reason=checked.why)
-            await self.loop.say(User(again_words(checked)))
+            told = again_words(checked)
+            # What a check writes is no person's. Labels of what the agent had read are with its conversation.
+            await self.loop.say(User(told), Provenance.of([SourcedText(told, "program")]))
 
     async def _check(self, goal: Goal) -> Checked | None:
         """What came of the check; None if it was stopped, by somebody or because the time is over."""

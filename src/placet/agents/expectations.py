@@ -19,6 +19,7 @@ from placet.agents.spec import CHECK_S, Expectations
 from placet.errors import ToolError
 from placet.ir.json_value import JsonValue, json_equal, show_json
 from placet.safe_text import clean
+from placet.truncation import truncate_tail
 from placet.turns.output import OutputType, OutputUnfit
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ async def unmet_regex(pattern: str, output: str, *, timeout_s: float = REGEX_S) 
     if finished.exit_code == _NOT_FOUND:
         return [f"{words}, got {shown(output)}"]
     if finished.ended_by == "itself":
-        why = clean(finished.stderr.decode(errors="replace").strip()[-SHOWN:], SHOWN)
+        why = clean(truncate_tail(finished.stderr.decode(errors="replace").strip(), SHOWN), SHOWN)
         return [f"{words}, which could not be looked for: {why}"]
     return [f"{words}, and looking for it took longer than {timeout_s:g} s; got {shown(output)}"]
 
@@ -118,7 +119,7 @@ async def unmet_check(
     checked = await run_check(command, workspace, isolation, timeout_s=timeout_s)
     if checked.passed:
         return []
-    wrote = f"; it wrote {shown(checked.output[-SHOWN:])}" if checked.output.strip() else ""
+    wrote = f"; it wrote {shown(truncate_tail(checked.output, SHOWN))}" if checked.output.strip() else ""
     return [f"expected that {shown(command)} passes: {checked.why}{wrote}"]
 
 

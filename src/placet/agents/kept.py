@@ -13,6 +13,7 @@ from placet.agents.spec import AgentSpec
 from placet.errors import UsageError
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
+from placet.ir.provenance import Provenance
 from placet.policy.permission import Posture
 from placet.runtime.journal import LED_BY
 
@@ -26,6 +27,8 @@ class AgentKept(msgspec.Struct, frozen=True, kw_only=True):
     spec: AgentSpec
     """Without its scenarios."""
     task: str
+    provenance: Provenance | None = None
+    """Who wrote which part of the task; None in records from before that was recorded."""
     posture: Posture | None = None
     """None where the permissions of the runtime held."""
     model: str = ""

@@ -18,6 +18,7 @@ from placet.agents.goal import CHECKED_AFTER, GoalResult
 from placet.agents.spec import AgentSpec
 from placet.inference.usage import Usage
 from placet.ir.json_value import JsonValue
+from placet.ir.provenance import Labels, SourcedText, further, recorded
 from placet.ir.result import ProposalResult, Waiting
 from placet.ir.to_dict import ToDict
 from placet.turns.ending import End, Ending
@@ -42,6 +43,8 @@ class AgentResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Tools that it called and may not use, with the number of calls. None of them ran."""
     denied: tuple[str, ...] = ()
     """Calls of tools that it may use, which a rule or a person refused."""
+    unasked: Mapping[str, str] = {}
+    """Denied tools that needed an approval when there was nobody to ask; as in `Ending`."""
     missing: Mapping[str, int] = {}
     """Tools on its list that it called and that do not exist, with the number of calls."""
     goal: GoalResult | None = None
@@ -58,6 +61,14 @@ class AgentResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Decisions that the run waits for."""
     is_cut_off: bool = False
     """Whether the last answer reached the limit on its length."""
+    labels: Labels | None = None
+    """The labels on `output`, because of what the agent had read, each with the path by which it came. `None`
+    if that was not recorded."""
+
+    @property
+    def sourced(self) -> SourcedText:
+        """`output` with its provenance, to pass on to another agent."""
+        return SourcedText(self.output, "agent", recorded(self.labels))
 
     @property
     def succeeded(self) -> bool:
@@ -79,12 +90,14 @@ class AgentResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
             turns=self.turns,
             called=self.called,
             refused=(*refused, *self.denied),
+            unasked=self.unasked,
             usage=self.usage,
             cost_usd=self.cost_usd,
             run_id=self.run_id,
             error=self.error,
             waiting=self.waiting,
             is_cut_off=self.is_cut_off,
+            labels=self.labels,
         )
 
 
@@ -131,6 +144,7 @@ def sum_up(
         refused=dict(Counter(name for name in refused if name not in allowed)),
         denied=tuple(name for name in refused if name in allowed and name not in absent),
         missing=dict(Counter(name for name in refused if name in allowed and name in absent)),
+        unasked={name: tier for ending in endings for name, tier in ending.unasked.items()},
         goal=goal,
         usage=_sum(endings),
         cost_usd=_costs(endings),
@@ -138,6 +152,8 @@ def sum_up(
         error=error,
         waiting=last.waiting,
         is_cut_off=last.is_cut_off and status == "success",
+        # What was read for an earlier message is still in the conversation.
+        labels=None if last.labels is None else further(last.labels, f"agent {spec.id}"),
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,7 +26,8 @@ from placet.inference.model import Intent, Model, Piece, Request, Result, stream
 from placet.inference.named import ModelLike, make_ready, model_given
 from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.proposal import Proposal, new_id
-from placet.policy.permission import CallByCall, Posture, StanceOf
+from placet.ir.provenance import UNRECORDED, MessageText, Provenance, parts_of, text_of, typed
+from placet.policy.permission import UNASKED, CallByCall, Posture, StanceOf
 from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice, Decision
 from placet.runtime.scope import Scope
@@ -50,10 +52,6 @@ if TYPE_CHECKING:
 
 UNTOLD = Posture.named("read_only")
 """What holds where nobody has said anything."""
-NOBODY = (
-    "it needs an approval, and there is nobody to ask. To allow it, give the AgentRunner a posture such as "
-    "posture='sandbox_edit' or 'full_access', or give its Runtime a person to ask"
-)
 
 
 class _Steady(Wrapped):
@@ -94,7 +92,7 @@ class AgentRunner:
         workspace: Workspace | None = None,
         isolation: Isolation | None = None,
         spill: Spill | None = None,
-        nobody: str = NOBODY,
+        nobody: str = UNASKED,
         stance: StanceOf | None = None,
     ) -> None:
         """The agent gets only the tools on its list.
@@ -168,7 +166,7 @@ class AgentRunner:
 
     async def run(
         self,
-        text: str,
+        text: MessageText,
         *,
         run_id: str | None = None,
         scope: Scope | None = None,
@@ -176,31 +174,39 @@ class AgentRunner:
         watch: Watch | None = None,
         budget: OpenRun | None = None,
         parent: str | None = None,
+        typed: Sequence[str] = (),
     ) -> AgentResult:
         """Give the agent a task and return the result.
 
         An agent with a goal is told what is missing until the check passes or its iterations are used up.
 
         Args:
-            text: The task in words.
+            text: The task in words. A `str` counts as typed by the person; of a list of `SourcedText`, only
+                the parts that the person typed do.
             run_id: Id of the run. `None`: a new one.
             scope: On whose behalf the agent acts; its caller id is the agent's id if it has none.
             cancel: Request to stop.
             watch: Function that is called with every event as it happens.
             budget: An open run whose budget the usage of this agent also counts against.
             parent: Id of the run that starts this one. `None`: that of `budget`.
+            typed: Texts that the person typed in the conversations that led to this task, besides those in
+                the task; values in them count as the person's.
 
         Raises:
             UsageError: the task is empty, or the runtime is in use in another thread.
             RunExists: the journal has a run with this id.
             StorageError: the run cannot be recorded; nothing has run.
         """
-        check_said(text)
-        async with self._begun(text, run_id, scope, cancel, watch, budget, parent) as course:
-            await course.say(text)
+        parts = parts_of(text)
+        task, provenance = text_of(parts), Provenance.of(parts, typed)
+        check_said(task)
+        async with self._begun(
+            task, run_id, scope, cancel, watch, budget, parent, provenance=provenance
+        ) as course:
+            await course.put(task, provenance)
             return await course.end(await course.pursue())
 
-    def run_sync(self, text: str, **options: Any) -> AgentResult:
+    def run_sync(self, text: MessageText, **options: Any) -> AgentResult:
         """`run` for code without an event loop.
 
         Args:
@@ -245,7 +251,8 @@ class AgentRunner:
                 kept = self._kept_of(run.about)
                 course = self._course(run, inner, watch, budget)
                 if await course.go_on() is None:
-                    await course.say(kept.task)
+                    known = kept.provenance or _unrecorded(kept, run.parent, kept.task)
+                    await course.put(kept.task, known)
                 return await course.end(await course.pursue())
 
     @asynccontextmanager
@@ -280,13 +287,15 @@ class AgentRunner:
         watch: Watch | None,
         budget: OpenRun | None,
         parent: str | None = None,
+        *,
+        provenance: Provenance | None = None,
     ) -> AsyncIterator[Course]:
         make_ready(self.model)
         check_deps(self.runtime.tools, self.offered(), self.runtime.deps)
         spec = msgspec.structs.replace(self.spec, scenarios=())
         posture = self._posture or (UNTOLD if self.runtime.permissions is None else None)
         name = str(getattr(self.model, "name", ""))
-        kept = AgentKept(spec=spec, task=text, posture=posture, model=name)
+        kept = AgentKept(spec=spec, task=text, provenance=provenance, posture=posture, model=name)
         whose = scope or Scope()
         if whose.caller_id is None:
             whose = msgspec.structs.replace(whose, caller_id=spec.id)
@@ -334,6 +343,7 @@ class AgentRunner:
             cancel=cancel,
             spill=self._spill,
             watch=watch,
+            unrecorded=partial(_unrecorded, agent_of(run.about.context), run.parent),
             memory=turn_memory(self.runtime, f"Agent '{spec.id}'") if spec.memory else None,
         )
         return Course(run, loop, spec, cancel, self._workspace, self._isolation, self.missing, budget)
@@ -370,3 +380,10 @@ class AgentRunner:
             told = standing or UNTOLD
             posture = (self._posture or told).tightened(kept.posture or told)
         return self._by_call(posture)
+
+
+def _unrecorded(kept: AgentKept | None, parent: str | None, text: str) -> Provenance:
+    """Who wrote a message of a run from before that was recorded. A run that no other has started was begun
+    by a person, with its task; or with nothing, and then all messages are theirs."""
+    is_typed = kept is not None and parent is None and kept.task in ("", text)
+    return typed(text) if is_typed else UNRECORDED

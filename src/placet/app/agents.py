@@ -226,7 +226,7 @@ def make_runner(
         ModelMissing: no model is set up.
     """
     from placet.agents.runner import AgentRunner
-    from placet.app.assistant import NOBODY, model_of
+    from placet.app.assistant import model_of
 
     return AgentRunner(
         app.runtime,
@@ -236,5 +236,4 @@ def make_runner(
         workspace=app.workspace,
         isolation=app.confined,
         spill=app.spill,
-        nobody=NOBODY,
     )

@@ -427,6 +427,7 @@ def open_app(
     from placet.runtime.runtime import Runtime
     from placet.sandbox.confinement import withheld_words
     from placet.tools.builtin import basic_tools
+    from placet.tools.given import tools_given
 
     with ExitStack() as stack:
         here = start or Path.cwd()
@@ -449,6 +450,7 @@ def open_app(
         servers = load_servers(os.environ)
         served, hang_up = load_mcp_tools(os.environ, servers)
         stack.callback(hang_up)
+        tools_given([*found, *served])  # A tool of a file must not stand in for one of a server.
         sources = {tool.name: f"MCP server {tool.name.partition('.')[0]}" for tool in served}
         sources |= {tool.name: rules.tools or "" for tool in found}
         attached = attach(model, rules.models, os.environ)

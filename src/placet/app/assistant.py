@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 YES_TO = ("none", "read_only", "sandbox_edit", "full_access")
 """What may be done without asking."""
 
-NOBODY = (
-    "it needs an approval, and nobody can be asked, because nothing is kept (--db none). To be asked, leave "
-    "--db none out; to allow it without being asked: --yes-to sandbox_edit, or --yes-to full_access"
-)
 _YES_TO, _RECORD = "yes_to", "record"
 
 
@@ -80,7 +76,6 @@ def make_assistant(
         posture=posture,
         limits=limits,
         spill=app.spill,
-        nobody=NOBODY,
         memory=app.uses_memory,
     )
 

@@ -32,6 +32,7 @@ from placet.app.readiness import (
 from placet.errors import PlacetError
 from placet.sandbox.isolation import By, Enforced, Facts, Level, is_at_least
 from placet.storage.location import user_folder
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from placet.sandbox.ladder import Ladder
@@ -239,7 +240,7 @@ def _ask(path: str | None, option: str) -> Program:
     except (OSError, subprocess.SubprocessError):
         return Program(path=path)
     lines = done.stdout.decode(errors="replace").strip().splitlines()
-    return Program(path=path, version=lines[0][:200] if lines else "")
+    return Program(path=path, version=truncate(lines[0], 200) if lines else "")
 
 
 def _stamp(path: Path) -> int | None:

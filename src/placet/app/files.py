@@ -19,14 +19,12 @@ import msgspec
 from placet.errors import DecodeError, InputError
 from placet.ir.codec import MAX_BYTES, decode_json, decode_proposal
 from placet.ir.json_value import JsonValue
-from placet.ir.proposal import Proposal
+from placet.ir.proposal import NOBODY, Proposal
 
 if TYPE_CHECKING:
     from placet.ir.result import ProposalResult
 
 STDIN = "-"
-_NOBODY = "unknown"
-"""The source of a proposal that names none."""
 _LOG_LOOK = 100
 """Lines of a file that tell whether it is a log; one that a crash cut short is among others."""
 
@@ -58,7 +56,7 @@ def _named(proposal: Proposal, text: bytes, name: str) -> Proposal:
         # A file may be called what no text can hold.
         shown = name.encode("utf-8", "replace").decode()
         msgspec.structs.force_setattr(proposal, "id", shown)
-    if proposal.source in ("", _NOBODY):
+    if proposal.source in ("", NOBODY):
         msgspec.structs.force_setattr(proposal, "source", proposal.id)
     return proposal
 

@@ -173,7 +173,10 @@ def _judged(
     elif "undecided" in answers or undecided:
         verdict = "undecided"
     decisive = {"denied": "denies", "asks": "asks", "undecided": "undecided"}.get(verdict)
-    marks: list[str] = list(tool.schema.marks) if tool is not None and action.type == "tool_call" else []
+    marks: list[str] = []
+    if tool is not None and action.type == "tool_call":
+        by_field = (mark for each in tool.schema.field_marks.values() for mark in each)
+        marks += dict.fromkeys((*tool.schema.marks, *by_field))
     said = []
     for opinion in opinions:
         rule = marking.get(opinion.by)
@@ -183,6 +186,9 @@ def _judged(
         if rule is not None and opinion.answer == "allows" and rule.fits_path(action):
             marks += [mark for mark in rule.marks if mark not in marks]
             reason = f"marks its output {' and '.join(rule.marks)}"
+            if rule.fields is not None:
+                fields = [rule.fields] if isinstance(rule.fields, str) else rule.fields
+                reason += f" in {', '.join(fields)}"
         said.append(
             Said(by=opinion.by, answer=opinion.answer, reason=reason, decides=opinion.answer == decisive)
         )

@@ -223,6 +223,7 @@ def open_loops(
     repository: Path,
     specs: Mapping[str, LoopSpec],
     *,
+    start: Path | None = None,
     db: str | None,
     model: str | None = None,
     policies: str | None = None,
@@ -231,7 +232,8 @@ def open_loops(
     report: Say | None = None,
     confirm: Callable[[Question], bool] | None = None,
 ) -> Iterator[LoopsApp]:
-    """What runs these loops of a repository, with what is kept in `db`; closed afterwards.
+    """What runs these loops of a repository, with what is kept in `db`; closed afterwards. Rules are found
+    from `start`, which is in it; else from its top.
 
     `say` hears of what went wrong beside the rounds; `report` gets the reports that go to the terminal.
 
@@ -247,6 +249,7 @@ def open_loops(
         raise UsageError("Loops live by what is kept of them, and --db none keeps nothing. Leave it out.")
     held = ground(
         repository,
+        start=start,
         home=home_folder(os.environ),
         demands=[
             (spec.isolation, f"the loop '{spec.name}'") for spec in specs.values() if spec.isolation != "none"

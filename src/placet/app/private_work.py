@@ -53,6 +53,7 @@ class Workplace(NamedTuple):
 def ground(
     repository: Path,
     *,
+    start: Path | None = None,
     home: Path,
     demands: Sequence[Demand] = (),
     policies: str | None = None,
@@ -60,8 +61,9 @@ def ground(
     works: bool = True,
     confirm: Callable[[Question], bool] | None = None,
 ) -> Ground:
-    """What governs work in a repository, whose private copies are in `home`. `isolation` is what the person
-    asks for in the place of what is demanded. Where nothing `works`, nothing is tried.
+    """What governs work in a repository, whose private copies are in `home`. Rules are found from
+    `start`, else from its top. `isolation` is what the person asks for in the place of what is demanded.
+    Where nothing `works`, nothing is tried.
 
     Raises:
         IsolationMissing: this machine enforces less than is required.
@@ -70,7 +72,7 @@ def ground(
     from placet.app.governance import NO_TOOLS, gather
     from placet.app.isolation import isolation_for, required
 
-    rules = gather(repository, os.environ, policies=policies, tools=NO_TOOLS, confirm=confirm)
+    rules = gather(start or repository, os.environ, policies=policies, tools=NO_TOOLS, confirm=confirm)
     demand = rules.isolation
     if isolation is None:
         for level, who in demands:

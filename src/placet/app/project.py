@@ -1,8 +1,8 @@
 """Find the folder that counts as the project, and create its `.placet` folder.
 
 The project is the nearest folder, from the current one upwards, that holds a `.placet` folder or is the top
-of a git repository. `placet init` and `placet agent new` write there. `placet loop` works on a repository as
-a whole and writes to its top, which is found by the same lookup (`sandbox.git.repository`).
+of a git repository. `placet init`, `placet agent new` and `placet loop new` write there. A loop works on its
+repository as a whole, wherever its file is.
 
 Rules, settings, records and the default workspace follow a `.placet` folder that exists: running something in
 a repository neither creates files in it nor gives tools more of it than the current folder.

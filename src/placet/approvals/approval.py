@@ -16,7 +16,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from placet.errors import ApprovalDecided, UnknownApproval, UsageError
+from placet.errors import AmbiguousApproval, ApprovalDecided, UnknownApproval, UsageError
 from placet.ir.call_facts import Confinement, FileEdit, Recovery
 from placet.ir.json_value import JsonValue, canonical_bytes, copy_json
 from placet.ir.to_dict import ToDict
@@ -161,11 +161,13 @@ def fingerprint(
     policy_version: str,
     compensation: Mapping[str, JsonValue] | None = None,
     isolation: str | None = None,
+    agent: Sequence[str | None] = (),
 ) -> str:
     """What makes two calls the same in the eyes of whoever approves them, as SHA-256 in hex.
 
     The order of keys does not matter; every value does, and so do folder, tenant, the policy's version and,
-    where there are any, the compensation and the `isolation` that is enforced around the call.
+    where there are any, the compensation, the `isolation` that is enforced around the call and the `agent`:
+    on whose behalf it runs and who proposed it.
 
     >>> a = fingerprint("rm", {"p": 1, "q": 2}, folder="/w", tenant=None, policy_version="1")
     >>> a == fingerprint("rm", {"q": 2, "p": 1}, folder="/w", tenant=None, policy_version="1")
@@ -183,6 +185,8 @@ def fingerprint(
     if isolation is not None:
         # What was approved because it is confined is another call where it is not.
         parts.append({"isolation": isolation})
+    if any(agent):
+        parts.append({"agent": list(agent)})
     # As one JSON list: no two different calls can be spelled alike, whatever their texts hold.
     return hashlib.sha256(canonical_bytes(parts)).hexdigest()
 
@@ -386,8 +390,11 @@ def only_one(found: Sequence[Approval], prefix: str) -> Approval:
     """The approval that was found by the start of its id.
 
     Raises:
-        UnknownApproval: there is none, or there are several.
+        UnknownApproval: there is none.
+        AmbiguousApproval: there are several.
     """
-    if len(found) != 1:
-        raise UnknownApproval(prefix, several=[one.id for one in found])
+    if not found:
+        raise UnknownApproval(prefix)
+    if len(found) > 1:
+        raise AmbiguousApproval(prefix, several=[one.id for one in found])
     return found[0]

@@ -35,12 +35,14 @@ from placet.inference.messages import Image, Text, User
 from placet.inference.model import Intent, Model
 from placet.inference.named import ModelLike, make_ready, model_given
 from placet.ir.proposal import new_id
-from placet.policy.permission import Posture, StanceOf
+from placet.ir.provenance import MessageText, Provenance, parts_of, text_of, typed
+from placet.policy.permission import UNASKED, Posture, StanceOf
 from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice, Decision
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.tools.context import Cancel
 from placet.tools.deps import check_deps
+from placet.truncation import truncate_repr
 from placet.turns.calls import Offer
 from placet.turns.ending import Ending, Event, Watch
 from placet.turns.leading import end, ending_of, say_started
@@ -49,6 +51,7 @@ from placet.turns.loop import TurnLoop
 from placet.turns.memory import SEARCH, turn_memory
 from placet.turns.output import OutputType
 from placet.turns.stopping import linked
+from placet.turns.told import plain_text
 from placet.turns.watching import watched
 
 if TYPE_CHECKING:
@@ -74,10 +77,6 @@ __all__ = ["LEADER", "Assistant", "kept_of"]
 
 _MODEL_LABEL = "model"
 """Of tools that ask a model: an assistant is one already."""
-NOBODY = (
-    "it needs an approval, and there is nobody to ask. To allow it, give the Assistant a posture such as "
-    "posture='sandbox_edit' or 'full_access', or give its Runtime a person to ask"
-)
 _NOT_OFFERED = "tool '{tool}' is not offered to you"
 
 
@@ -115,7 +114,7 @@ class Assistant(Generic[OutputT]):
         name: str = LEADER,
         failures: int = 1,
         spill: Spill | None = None,
-        nobody: str = NOBODY,
+        nobody: str = UNASKED,
         memory: bool = False,
     ) -> None:
         """Whether a call needs approval is decided in this order: `approval_policy`, `gated_tools`, then the
@@ -158,6 +157,8 @@ class Assistant(Generic[OutputT]):
         """The model; one that was given by name is opened when it is first needed."""
         self.name = name
         """Name in the log."""
+        if limits is not None and not isinstance(limits, TurnLimits):
+            raise UsageError(f"Assistant(limits={truncate_repr(limits, 80)}): write limits=TurnLimits(...).")
         self.limits: TurnLimits = limits or TurnLimits()
         """Limits on each run."""
         self._output_type = output_type
@@ -182,7 +183,7 @@ class Assistant(Generic[OutputT]):
     @overload
     async def run(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         run_id: str | None = None,
@@ -197,7 +198,7 @@ class Assistant(Generic[OutputT]):
     @overload
     async def run(
         self,
-        task: str,
+        task: MessageText,
         *,
         output_type: type[OtherT],
         images: Sequence[Image] = (),
@@ -212,7 +213,7 @@ class Assistant(Generic[OutputT]):
 
     async def run(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         output_type: Any = None,
@@ -227,7 +228,8 @@ class Assistant(Generic[OutputT]):
         """Do a task and return how it ended.
 
         Args:
-            task: The task in words.
+            task: The task in words. A `str` counts as typed by the person; of a list of `SourcedText`, only
+                the parts that the person typed do.
             images: Images that belong to the task.
             output_type: Type of this answer, if it is another than the assistant's.
             run_id: Id of the run in the log and in the journal. `None`: a new one.
@@ -247,10 +249,12 @@ class Assistant(Generic[OutputT]):
             ModelError: the model was given by name and cannot be opened, such as `KeyMissing`; nothing has
                 run.
         """
-        message = _message(task, images)
+        parts = parts_of(task)
+        text, provenance = text_of(parts), Provenance.of(parts)
+        message = _message(text, images)
         make_ready(self.model)
         output = self._output(output_type)
-        kept = msgspec.structs.replace(self._kept(is_chat=False), task=message)
+        kept = msgspec.structs.replace(self._kept(is_chat=False), task=message, provenance=provenance)
         if output is not None:
             kept = msgspec.structs.replace(
                 kept, system=f"{kept.system}\n\n{output.request()}", output=output.schema
@@ -259,14 +263,14 @@ class Assistant(Generic[OutputT]):
             self._recording(record) as recording,
             self._opened(kept, run_id, scope, session, cancel, deps) as (run, inner),
         ):
-            say_started(run, task=task, model=kept.model, tools=kept.tools, limits=kept.limits)
+            say_started(run, task=text, model=kept.model, tools=kept.tools, limits=kept.limits)
             loop = self._loop(run, kept, inner, watch, output, recording=recording)
-            return await end(run, await loop.say(message))
+            return await end(run, await loop.say(message, provenance))
 
     @overload
     def run_sync(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         run_id: str | None = None,
@@ -281,7 +285,7 @@ class Assistant(Generic[OutputT]):
     @overload
     def run_sync(
         self,
-        task: str,
+        task: MessageText,
         *,
         output_type: type[OtherT],
         images: Sequence[Image] = (),
@@ -296,7 +300,7 @@ class Assistant(Generic[OutputT]):
 
     def run_sync(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         output_type: Any = None,
@@ -334,7 +338,7 @@ class Assistant(Generic[OutputT]):
     @overload
     def stream(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         run_id: str | None = None,
@@ -348,7 +352,7 @@ class Assistant(Generic[OutputT]):
     @overload
     def stream(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         output_type: type[OtherT],
@@ -362,7 +366,7 @@ class Assistant(Generic[OutputT]):
 
     async def stream(
         self,
-        task: str,
+        task: MessageText,
         *,
         images: Sequence[Image] = (),
         output_type: Any = None,
@@ -373,8 +377,8 @@ class Assistant(Generic[OutputT]):
         deps: Any = None,
         record: str | PathLike[str] | None = None,
     ) -> AsyncGenerator[Event[Any], None]:
-        """Do a task and yield events as they happen; the last one is `Done`. Iterate over it with `async
-        for`.
+        """Do a task and yield events as they happen; the last one is `RunFinished`. Iterate over it with
+        `async for`.
 
         Closing the generator stops the run, which can be resumed. Raises the errors of `run`.
 
@@ -476,7 +480,8 @@ class Assistant(Generic[OutputT]):
             ending = await loop.go_on()
             if ending is None:
                 assert kept.task is not None
-                ending = await loop.say(kept.task)
+                known = kept.provenance or typed(plain_text(kept.task))
+                ending = await loop.say(kept.task, known)
             return await end(run, ending)
 
     @overload
@@ -735,6 +740,7 @@ class Assistant(Generic[OutputT]):
             spill=self._spill,
             watch=watch,
             before_effect=before_effect,
+            unrecorded=typed,
             memory=turn_memory(self.runtime, "The run") if kept.memory else None,
         )
 

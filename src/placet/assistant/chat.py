@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from placet.errors import UsageError
 from placet.inference.messages import Image, Text, User
 from placet.inference.named import model_given
+from placet.ir.provenance import MessageText, Provenance, parts_of, text_of
 from placet.ir.result import ProposalResult, Waiting
 from placet.policy.permission import Posture
 from placet.turns.ending import Ending
@@ -98,13 +99,16 @@ class Chat:
         """Record an event of this conversation."""
         self._run.emit(kind, self._run.about.id, data)
 
-    async def say(self, text: str, *, images: Sequence[Image] = (), cancel: Cancel | None = None) -> Ending:
+    async def say(
+        self, text: MessageText, *, images: Sequence[Image] = (), cancel: Cancel | None = None
+    ) -> Ending:
         """Send a message and return how it ended.
 
         If it then waits for a decision, leave the conversation and resume it when the decision is made.
 
         Args:
-            text: The message.
+            text: The message. A `str` counts as typed by the person; of a list of `SourcedText`, only the
+                parts that the person typed do.
             images: Images that belong to it.
             cancel: Request to stop this message only; another one can follow.
 
@@ -112,18 +116,20 @@ class Chat:
             UsageError: the message is empty, a decision is pending, the previous message is still being
                 answered, or the conversation was left.
         """
-        if not text.strip():
+        parts = parts_of(text)
+        said, provenance = text_of(parts), Provenance.of(parts)
+        if not said.strip():
             raise UsageError("There is nothing to say.")
         self._check_open()
-        message = User((Text(text), *images)) if images else User(text)
+        message = User((Text(said), *images)) if images else User(said)
         with self._at_work():
             if cancel is None:
-                return self._came(await self._said(message))
+                return self._came(await self._said(message, provenance))
             whole = self._loop.cancel
             with linked(whole, cancel) as inner:
                 self._loop.stop_by(inner)
                 try:
-                    return self._came(await self._said(message))
+                    return self._came(await self._said(message, provenance))
                 finally:
                     self._loop.stop_by(whole)
 
@@ -147,9 +153,9 @@ class Chat:
             self._run.wait_begins()
             self._is_at_work = False
 
-    async def _said(self, message: User) -> Ending:
+    async def _said(self, message: User, provenance: Provenance) -> Ending:
         try:
-            return await self._loop.say(message)
+            return await self._loop.say(message, provenance)
         except asyncio.CancelledError:
             self._loop.leave()
             raise

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placet.errors import UsageError
 from placet.policy.permission import Answer, CallByCall, Posture, Stance, StanceOf
+from placet.truncation import truncate_repr
 
 if TYPE_CHECKING:
     from placet.assistant.kept import Kept
@@ -74,8 +75,23 @@ def names_of_tools(tools: Registry, option: str, given: Iterable[str]) -> list[s
         UsageError: there is no such tool, or it is a text, which would be taken for a list of letters.
     """
     if isinstance(given, str):
-        raise UsageError(f"Assistant({option}={given!r:.80}) is a list of names: {option}=[{given!r:.80}].")
+        raise UsageError(
+            f"Assistant({option}={truncate_repr(given, 80)}) is a list of names: "
+            f"{option}=[{truncate_repr(given, 80)}]."
+        )
+    if not isinstance(given, Iterable):
+        raise UsageError(f"Assistant({option}={truncate_repr(given, 80)}) is no list of names of tools.")
     names = list(given)
+    every: list[object] = [*names]
+    for other in every:
+        if isinstance(other, str):
+            continue
+        called = getattr(other, "name", None) or getattr(other, "__name__", "my_tool")
+        raise UsageError(
+            f"Assistant({option}=...) lists names of tools of its runtime, and got "
+            f"{truncate_repr(other, 80)}. "
+            f'Give the tool to the Runtime, and write {option}=["{called}"].'
+        )
     for name in names:
         if name not in tools:
             raise UsageError(f"Assistant({option}=...): {tools.missing(name)}")

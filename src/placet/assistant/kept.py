@@ -14,6 +14,7 @@ from placet.errors import UsageError
 from placet.inference.messages import User
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
+from placet.ir.provenance import Provenance
 from placet.policy.permission import Posture
 from placet.runtime.journal import LED_BY
 from placet.turns.limits import TurnLimits
@@ -32,6 +33,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     task: User | None = None
     """Kept with the run itself: also one that breaks off right after its beginning knows what it is for."""
+    provenance: Provenance | None = None
+    """Who wrote which part of the task; None in records from before that was recorded, when a person had
+    typed it."""
     output: Mapping[str, JsonValue] | None = None
     """JSON Schema of the type that the answer is to have, if there was one."""
     posture: Posture | None = None

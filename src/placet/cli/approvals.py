@@ -18,6 +18,7 @@ import click
 
 from placet.cli.inputs import Span, Subject, db_option, json_option, not_empty
 from placet.cli.output import Output, to_json
+from placet.cli.places import look_in
 
 if TYPE_CHECKING:
     from placet.app.app import Records
@@ -88,7 +89,6 @@ def list_approvals(
     """
     import time
 
-    from placet.app.app import open_records
     from placet.approvals.sql import has_approvals
     from placet.render.advice import db_words
     from placet.render.approvals import approvals_table
@@ -100,13 +100,17 @@ def list_approvals(
         return _list_standing(output, run, limit, db, as_json=as_json)
     waiting: list[Approval] = []
     newest: list[Approval] = []
-    with open_records(db) as records:
-        name = records.database.name
+
+    def look(records: Records) -> str:
+        nonlocal run, waiting, newest
         if has_approvals(records.database):
             run = _run_id(records, run)
             waiting = records.approvals.pending(run=run)
             if with_closed:
                 newest = records.approvals.recent(limit + len(waiting), run=run)
+        return f" in {records.database.name}"
+
+    name = look_in(db, look, "")
     now = time.time()
     # Somebody may decide one between the two looks, or its time run out: it stands in one of the lists.
     known = {one.id for one in waiting}
@@ -118,10 +122,10 @@ def list_approvals(
         return 0
     if not waiting:
         of_run = "" if run is None else f" of run '{run}'"
-        output.talk(f"Nothing{of_run} waits for a decision in {name}.")
+        output.talk(f"Nothing{of_run} waits for a decision{name}.")
     if shown:
         rows = [for_people(one, now) for one in without_secrets(shown, output.redactor)]
-        output.show(approvals_table(rows, now, output.page_width, with_status=with_closed))
+        output.show(*approvals_table(rows, now, output.width, with_status=with_closed))
     if left_out > 0:
         output.talk(f"{count(left_out, 'more waits', 'more wait')}; see them with --limit.")
     if waiting:
@@ -132,18 +136,21 @@ def list_approvals(
 def _list_standing(output: Output, run: str | None, limit: int, db: str | None, *, as_json: bool) -> int:
     import time
 
-    from placet.app.app import open_records
     from placet.approvals.sql import has_approvals
     from placet.render.advice import db_words
     from placet.render.approvals import standing_table
     from placet.render.text import count
 
     found: list[Approval] = []
-    with open_records(db) as records:
-        name = records.database.name
+
+    def look(records: Records) -> str:
+        nonlocal run, found
         if has_approvals(records.database):
             run = _run_id(records, run)
             found = [one for one in records.approvals.standing_ones() if run in (None, one.run_id)]
+        return f" in {records.database.name}"
+
+    name = look_in(db, look, "")
     now = time.time()
     shown, left_out = found[:limit], max(len(found) - limit, 0)
     if as_json:
@@ -151,10 +158,10 @@ def _list_standing(output: Output, run: str | None, limit: int, db: str | None, 
         return 0
     if not shown:
         of_run = "" if run is None else f" that run '{run}' asked for"
-        output.talk(f"Nothing{of_run} is approved for always in {name}.")
+        output.talk(f"Nothing{of_run} is approved for always{name}.")
         return 0
     rows = [for_people(one, now) for one in without_secrets(shown, output.redactor)]
-    output.show(standing_table(rows, now, output.page_width))
+    output.show(*standing_table(rows, now, output.width))
     if left_out:
         output.talk(f"{count(left_out, 'more holds', 'more hold')}; see them with --limit.")
     output.talk(f"See what one is about, and how to revoke it: placet approvals show ID{db_words(db)}")
@@ -451,11 +458,16 @@ def login_name() -> str:
     return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
 
 
+_OWNERS = {"assistant": "assistant", "agent": "runner"}
+"""By who leads a run, the object of a program that resumes it."""
+
+
 def _advise(records: Records, approval: Approval, db: str | None) -> Iterator[Advice]:
     """How the run goes on."""
     from placet.durable.sql import RESUMABLE
     from placet.errors import RunError, StorageError
     from placet.render.advice import Advice, db_words, name_words
+    from placet.runtime.journal import LED_BY
     from placet.safe_text import clean
 
     run, place = name_words(approval.run_id), db_words(db)
@@ -480,10 +492,11 @@ def _advise(records: Records, approval: Approval, db: str | None) -> Iterator[Ad
         if by_command:
             yield Advice("To go on with the run:", f"placet resume {run}{place}")
         else:
-            yield Advice(
-                "To go on with the run, in the program that began it:",
-                f"runtime.resume({clean(repr(approval.run_id))})",
-            )
+            about = records.journal.record(approval.run_id).proposal.context
+            owner = _OWNERS.get(str(about.get(LED_BY)), "runtime")
+            name = clean(repr(approval.run_id))
+            call = f"chat({name}, resume=True)" if about.get("is_chat") is True else f"resume({name})"
+            yield Advice("To resume the run, in the program that began it:", f"{owner}.{call}")
     else:
         yield Advice(f"Its run went on, and has ended ({clean(status, 40)}).")
 

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from placet.cli.output import Output, terminal_width
 from placet.render.wrapping import wrap_text
+from placet.truncation import margin, truncate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from rich.text import Text
@@ -111,8 +112,6 @@ class Asker:
 
     async def _decision(self, more: Sequence[Text] | None, *, offers_edits: bool = False) -> Decision | None:
         """`more` is all of the question, where the screen shows only a part."""
-        from placet.render.wrapping import wrap_words
-
         keys = {"y": "this once"}
         if offers_edits:
             keys["e"] = "all edits in this run"
@@ -123,9 +122,7 @@ class Asker:
             keys["l"] = "later"
         # What is typed follows the last line, which is left room for it.
         width = self._output.talk_console().width - 4
-        # A key stays with what it means.
-        words = ", ".join(f"{key} = {means}".replace(" ", _STAYS) for key, means in keys.items())
-        question = "\n".join(wrap_words(f"Allow it? {words}:", width, cuts=True)).replace(_STAYS, " ") + " "
+        question = allow_words(keys, width)
         names = list(keys)
         prompt = question
         while True:
@@ -150,6 +147,21 @@ class Asker:
                 continue
             forget_typed()
             prompt = f"Write {', '.join(names[:-1])} or {names[-1]}: "
+
+
+def allow_words(keys: Mapping[str, str], width: int) -> str:
+    """What can be answered, broken between answers, or between words where an answer is wider than that.
+
+    >>> allow_words({"y": "this once", "n": "no"}, 16).splitlines()
+    ['Allow it?', 'y = this once,', 'n = no: ']
+    """
+    from placet.render.wrapping import wrap_words
+
+    answers = [f"{key} = {means}" for key, means in keys.items()]
+    if max(map(len, answers)) < width:
+        answers = [answer.replace(" ", _STAYS) for answer in answers]
+    words = f"Allow it? {', '.join(answers)}:"
+    return "\n".join(wrap_words(words, width, cuts=True)).replace(_STAYS, " ") + " "
 
 
 def question_lines(
@@ -287,7 +299,7 @@ async def read_line(prompt: str) -> str | None:
             piece = b""  # The terminal is gone.
         # Only a line end ends an answer: the rest of a long line would answer for it.
         words, end, _ = piece.partition(b"\n")
-        line.extend(words[: _LONGEST + 1 - len(line)])
+        line.extend(words[: _LONGEST + 1 + margin() - len(line)])
         if end or not piece:
             typed.set_result(bytes(line) + b"\n" if piece else b"")
 
@@ -301,7 +313,7 @@ async def read_line(prompt: str) -> str | None:
         _write("\n")
         return None
     text = data.decode(errors="replace").rstrip("\r\n")
-    return f"{text[:_LONGEST]}…" if len(data) > _LONGEST + 1 else text
+    return f"{truncate(text, _LONGEST)}…" if len(data) > _LONGEST + 1 else text
 
 
 def _write(text: str) -> None:

@@ -12,7 +12,8 @@ import click
 from placet.cli.code_options import plain_text, reason_option, repo_option, session_argument
 from placet.cli.inputs import Moment, db_option, json_option, single
 from placet.cli.output import Output
-from placet.cli.places import all_option, folder_option, scope_of, talk_of_elsewhere
+from placet.cli.places import all_option, folder_option, look_in, scope_of, talk_of_elsewhere
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +49,7 @@ class _StateWord(click.ParamType[str]):
                 state if (words := state_words(state)) == state else f"'{words}' ({state})"
                 for state in _STATES
             )
-            self.fail(f"there is no state '{value[:80]}'. States are: {known}.", param, ctx)
+            self.fail(f"there is no state '{truncate(value, 80)}'. States are: {known}.", param, ctx)
         return found
 
 
@@ -88,29 +89,32 @@ def list_sessions(
 
     Exit codes: 0 listed, also if there are none, 2 bad input.
     """
-    from placet.app.app import open_records
     from placet.coder.store_sql import has_sessions
     from placet.render.coding import draw_sessions, state_words
 
     place = scope_of(folder, is_all=is_all)
-    found: Sequence[Session] = ()
-    elsewhere = 0
-    with open_records(db) as records:
-        name = records.database.name
+
+    def look(records: Records) -> tuple[list[dict[str, Any]], int, str]:
+        found: Sequence[Session] = ()
+        elsewhere = 0
         if has_sessions(records.database):
             found = records.sessions.listed(state=state, folder=place, limit=limit)
             elsewhere = records.sessions.elsewhere(place, state=state) if place is not None else 0
-        listed = [_data(records, session) for session in found]
+        return [_data(records, session) for session in found], elsewhere, records.database.name
+
+    nothing: tuple[list[dict[str, Any]], int, str] = ([], 0, "")
+    listed, elsewhere, name = look_in(db, look, nothing)
     if as_json:
         output.show_json({"sessions": listed, "elsewhere": elsewhere})
         return 0
     if not listed:
         where = f"{name}{f' of {place}' if place is not None else ''}"
-        output.talk(f"No coding session in {where}{'' if state is None else f' is {state_words(state)}'}.")
+        which = "" if state is None else f" is {state_words(state)}"
+        output.talk(f"No coding session in {where}{which}." if name else "There is no coding session yet.")
     else:
         shown = [{**each, "intent": output.redactor.text(str(each["intent"]))} for each in listed]
         output.show(*draw_sessions(shown, width=output.width, with_folders=is_all))
-        if len(found) == limit:
+        if len(listed) == limit:
             output.talk(f"Only the newest {limit} are shown: --limit")
     talk_of_elsewhere(output, elsewhere, is_more=bool(listed))
     return 0
@@ -305,7 +309,7 @@ def repairs(
     if forget is not None:
         with open_records(db, writes=True) as records:
             gone = _forget(records, key, forget)
-        words = f"Forgotten: {gone.id[:12]}, {' '.join(gone.approach.split())[:100]}"
+        words = f"Forgotten: {gone.id[:12]}, {truncate(' '.join(gone.approach.split()), 100)}"
         return _done(output, {"forgotten": gone.id}, words, as_json)
     with open_records(db) as records:
         has_any = has_repairs(records.database)
@@ -366,7 +370,7 @@ def _forget(records: Records, key: str, given: str) -> Repair:
     found = [each for each in records.repairs.entries(key) if each.id.startswith(given)]
     if len(found) != 1:
         what = "Several begin" if found else "None begins"
-        raise UsageError(f"{what} with '{given:.80}'. See `placet code repairs`.")
+        raise UsageError(f"{what} with '{truncate(given, 80)}'. See `placet code repairs`.")
     records.repairs.forget(key, found[0].id)
     return found[0]
 
@@ -490,7 +494,7 @@ def _question(records: Records, given: str) -> str:
     from placet.errors import UsageError
 
     if not has_sessions(records.database):
-        raise UsageError(f"There is no question '{given:.80}': nobody has coded here yet.")
+        raise UsageError(f"There is no question '{truncate(given, 80)}': nobody has coded here yet.")
     if records.sessions.question(given) is not None:
         return given
     open_ones: list[Question] = records.sessions.questions()
@@ -500,7 +504,8 @@ def _question(records: Records, given: str) -> str:
     if found:
         raise UsageError(f"Several questions are open: {', '.join(found[:5])}. Name one of them.")
     raise UsageError(
-        f"No question that begins with '{given:.80}' waits for an answer, and no session of that name has "
+        f"No question that begins with '{truncate(given, 80)}' waits for an answer, and no session of "
+        "that name has "
         "one. See `placet code show ID`."
     )
 

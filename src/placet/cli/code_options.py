@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from placet.cli.inputs import Span, level_type, not_empty, single
+from placet.truncation import truncate
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -85,8 +86,9 @@ class Coding(click.Group):
         near = get_close_matches(word, list(self.commands), n=1, cutoff=0.75)
         if near and word.isalpha():
             raise click.UsageError(
-                f"There is no command '{word[:_SHOWN]}'. Did you mean '{near[0]}'? If it is the intent: "
-                f"`placet code {_FIRST} {word[:_SHOWN]}`.",
+                f"There is no command '{truncate(word, _SHOWN)}'. Did you mean '{near[0]}'? If it is the "
+                "intent: "
+                f"`placet code {_FIRST} {truncate(word, _SHOWN)}`.",
                 ctx,
             )
 
@@ -96,7 +98,7 @@ def one_intent(context: click.Context, parameter: click.Parameter, words: tuple[
     import shlex
 
     if len(words) > 1:
-        quoted = shlex.quote(" ".join(words)[:_SHOWN])
+        quoted = shlex.quote(truncate(" ".join(words), _SHOWN))
         raise click.UsageError(f"The intent is one argument. Put it in quotes: `placet code {quoted}`.")
     if not words or not words[0].strip():
         raise click.UsageError("There is no intent. Say in a sentence what is to be changed.")

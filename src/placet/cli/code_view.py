@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, get_args
 from placet.cli.conversing import View
 from placet.cli.output import Output, terminal_width, to_json
 from placet.render.wrapping import wrap_text
+from placet.truncation import margin, truncate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +88,8 @@ class CodeView(View):
                 self.pulse.ask()
             case events.Said():
                 said = self._said.get(event.attempt, "")
-                self._said[event.attempt] = (said + event.text)[:_MOST_SAID]
+                if len(said) < _MOST_SAID + margin():
+                    self._said[event.attempt] = said + event.text
             case events.Called():
                 self._tell_said(event.attempt)
                 self._tell_turn(event.attempt, _turn_call(event))
@@ -172,7 +174,7 @@ class CodeView(View):
         from placet.render.coding import text_lines
 
         # As a whole: of a part it may not be seen that it is a secret.
-        for line in text_lines(self._output.redactor.text(text[:_MOST_SAID])):
+        for line in text_lines(self._output.redactor.text(truncate(text, _MOST_SAID))):
             self.say(self._of(attempt, line))
 
     def _tell_check(self, attempt: int, result: CheckResult) -> None:

@@ -90,7 +90,8 @@ class View:
             case ending.Call():
                 self.pulse.stop()
                 self._given[event.action_id] = event.parameters
-                self.say(_call_words(event, self._output.redactor), _SHORT)
+                width = terminal_width(sys.stderr)
+                self.say(_call_words(event, self._output.redactor), min(_SHORT, width or _SHORT))
                 self.pulse.wait(f"running {event.tool}")
             case ending.CallResult():
                 given = self._given.pop(event.action_id, {})
@@ -149,7 +150,7 @@ class View:
         """One line beside the words, cut short; `text` may come from anywhere."""
         from placet.safe_text import clean
 
-        line = clean(self._output.redactor.text(text[: most * 8]), most)
+        line = clean(self._output.redactor.cut(text, most * 8), most)
         if self._held is not None:
             self._held.append(line)
             return
@@ -288,9 +289,11 @@ def show_ending(
     output: Output, ending: Ending, told: Told, app: App | None = None, *, with_summary: bool = False
 ) -> None:
     """How it ended: as one JSON object, or in words beside what was said."""
-    from placet.cli.ending import ending_lines
+    from placet.cli.ending import ending_lines, unasked_lines
 
     if told.as_json:
+        for line in unasked_lines(ending) if ending.unasked else ():
+            output.talk(line)
         shown: dict[str, Any] = ending.as_json() if told.data is None else told.data()
         if told.warnings is not None:
             import msgspec

@@ -9,6 +9,7 @@ import click
 
 from placet.cli.inputs import assistant_options, json_option
 from placet.cli.output import Output
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,7 @@ def _one_task(context: click.Context, parameter: click.Parameter, words: tuple[s
     import shlex
 
     if len(words) > 1:
-        quoted = shlex.quote(" ".join(words)[:_SHOWN])
+        quoted = shlex.quote(truncate(" ".join(words), _SHOWN))
         raise click.UsageError(f"The task is one argument. Put it in quotes: placet do {quoted}")
     return words[0] if words else ""
 

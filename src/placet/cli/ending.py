@@ -75,6 +75,8 @@ def ending_lines(
     yield f"{sign} {word}{refused_words(ending)}{why}{f' ({spent})' if spent else ''}"
     if ending.is_cut_off:
         yield "  The answer ran into the limit on its length, and is cut off."
+    if ending.unasked:
+        yield from unasked_lines(ending)
     if not is_kept:
         return
     run, place = name_words(ending.run_id), db_words(db)
@@ -82,6 +84,19 @@ def ending_lines(
     if ending.status in ("cancelled", "error"):
         yield f"  go on: {goes_on} {run}{place}"
     yield f"  story: placet explain {run}{place}"
+
+
+def unasked_lines(ending: Ending) -> Iterator[str]:
+    """What needed an approval when nothing was kept, so that nobody could be asked."""
+    from placet.safe_text import clean
+
+    needs = [f"{clean(name, 40)} needs {tier or 'an approval'}" for name, tier in ending.unasked.items()]
+    more = f" and {len(needs) - _NAMES:,} more" if len(needs) > _NAMES else ""
+    posture = "full_access" if "full_access" in ending.unasked.values() else "sandbox_edit"
+    yield f"  Nobody could be asked: {', '.join(needs[:_NAMES])}{more}."
+    is_enough = "" not in ending.unasked.values()
+    allow = f" To allow it without being asked: --yes-to {posture}" if is_enough else ""
+    yield f"  To be asked, leave out --db none.{allow}"
 
 
 def refused_words(ending: Ending) -> str:

@@ -271,6 +271,13 @@ def assistant_options(command: Command) -> Command:
     return command
 
 
+workspace_option = single(
+    "--workspace",
+    metavar="DIR",
+    help="Where tools work; as it was again if the plan aborts. Default: the project's folder, not bound.",
+)
+
+
 class Subject(click.Group):
     """A group whose first command is meant where none is named: `placet runs --json` lists runs."""
 

@@ -10,10 +10,12 @@ import click
 
 from placet.cli.inputs import Moment, Subject, db_option, file_names, folder_names, json_option
 from placet.cli.output import Output
+from placet.cli.places import NOTHING_YET, look_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from placet.app.app import Records
     from placet.events.costs import By
     from placet.events.event import Event
 
@@ -397,13 +399,15 @@ def costs(
     """
     import msgspec
 
-    from placet.app.app import open_records
+    from placet.events.costs import Cost, Costs
     from placet.render.costs import draw_costs
     from placet.render.text import count
 
-    with open_records(db) as records:
-        name = records.database.name
+    def look(records: Records) -> tuple[Costs, str]:
         found = records.events.costs(by=by, since=since, until=until, places=records.places)
+        return found, records.database.name
+
+    found, name = look_in(db, look, (Costs(by=by, costs=[], total=Cost()), ""))
     if as_json:
         listed = [{by: cost.pop("name"), **cost} for cost in msgspec.to_builtins(found.costs)]
         total = msgspec.to_builtins(found.total)
@@ -411,7 +415,8 @@ def costs(
         output.show_json({"by": by, "since": since, "until": until, "costs": listed, "total": total})
         return 0
     if not found.costs:
-        output.talk(f"No runs are recorded in {name}{'' if since is until is None else ' for that time'}.")
+        when = "" if since is until is None else " for that time"
+        output.talk(f"No runs are recorded in {name}{when}." if name else NOTHING_YET)
         return 0
     output.show(*draw_costs(found, width=output.width))
     told = (("tokens", found.total.uncounted_answers), ("price", found.total.unpriced_answers))

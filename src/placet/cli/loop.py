@@ -11,7 +11,7 @@ import click
 from placet.cli.code_options import isolation_option, plain_text
 from placet.cli.inputs import Span, db_option, json_option, model_option, policies_option, single
 from placet.cli.loop_commands import COMMANDS
-from placet.cli.loop_options import name_argument, repo_option, top_of
+from placet.cli.loop_options import home_of, name_argument, repo_option, top_of
 from placet.cli.output import OPENING, Output
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def new(output: Output, template: str | None, name: str | None, repo: str | None
     from placet.app.loop_files import make_loop
 
     text = ready_made.template(template)
-    path, may_run = make_loop(top_of(repo), text, name or template, os.environ)
+    path, may_run = make_loop(home_of(repo), text, name or template, os.environ)
     made = name or template
     if as_json:
         output.show_json({"name": made, "template": template, "path": str(path), "trusted": may_run})
@@ -110,12 +110,13 @@ def run(
     from placet.app.loops import open_loops
     from placet.cli.trust import terminal_question
 
-    top = top_of(repo)
+    top, home = top_of(repo), home_of(repo)
     confirm = terminal_question(output)
-    spec = loop_named(trusted_loops(top, os.environ, confirm), name)
+    spec = loop_named(trusted_loops(top, home, os.environ, confirm), name)
     opening = open_loops(
         top,
         {name: spec},
+        start=home,
         db=db,
         model=model,
         policies=policies,
@@ -221,9 +222,9 @@ def start(
     from placet.cli.trust import terminal_question
     from placet.errors import UsageError
 
-    top = top_of(repo)
+    top, home = top_of(repo), home_of(repo)
     confirm = terminal_question(output)
-    specs = trusted_loops(top, os.environ, confirm)
+    specs = trusted_loops(top, home, os.environ, confirm)
     wanted = {name: loop_named(specs, name) for name in names} if names else specs
     timed = {name: spec for name, spec in wanted.items() if spec.cadence}
     if not timed:
@@ -233,6 +234,7 @@ def start(
     opening = open_loops(
         top,
         timed,
+        start=home,
         db=db,
         model=model,
         policies=policies,

@@ -13,6 +13,7 @@ from placet.cli.inputs import db_option, json_option, single
 from placet.cli.loop_options import (
     all_option,
     data_of,
+    home_of,
     kept_slots,
     name_argument,
     one_or_all,
@@ -22,6 +23,7 @@ from placet.cli.loop_options import (
     top_of,
 )
 from placet.cli.output import Output
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +59,7 @@ def list_loops(output: Output, repo: str | None, everything: bool, db: str | Non
         found = [loop_data(slot.name, None, slot, everything=switch, now=time()) for slot in slots]
     else:
         top = top_of(repo)
-        specs = loops_of(top)
+        specs = loops_of(top, home_of(repo))
         with reading(db) as records:
             found = data_of(records, top, specs)
     if as_json:
@@ -100,8 +102,10 @@ def log(output: Output, name: str | None, repo: str | None, limit: int, db: str 
         top = top_of(repo)
         key = loop_key(str(top), name)
     with reading(db) as records:
-        if name is not None and name not in (each["name"] for each in data_of(records, top, loops_of(top))):
-            raise unknown_loop(name, list(loops_of(top)))
+        if name is not None and name not in (
+            each["name"] for each in data_of(records, top, loops_of(top, home_of(repo)))
+        ):
+            raise unknown_loop(name, list(loops_of(top, home_of(repo))))
         has_any = records is not None and has_rounds(records.database)
         rounds = records.rounds.listed(key, limit=limit) if records is not None and has_any else []
     found = [round_data(each) for each in rounds]
@@ -147,7 +151,7 @@ def show(output: Output, name: str, repo: str | None, limit: int, db: str | None
         # Found from anywhere, whatever repository it is of.
         with open_records(db) as records:
             if not has_rounds(records.database):
-                raise UsageError(f"There is no round '{name:.80}': no loop has run here yet.")
+                raise UsageError(f"There is no round '{truncate(name, 80)}': no loop has run here yet.")
             round = round_data(records.rounds.find(name))
         if as_json:
             output.show_json(round)
@@ -155,7 +159,7 @@ def show(output: Output, name: str, repo: str | None, limit: int, db: str | None
             output.show(*round_lines(round, db=db))
         return 0
     top = top_of(repo)
-    specs = loops_of(top)
+    specs = loops_of(top, home_of(repo))
     key = loop_key(str(top), name)
     with reading(db) as kept:
         data = next((each for each in data_of(kept, top, specs) if each["name"] == name), None)
@@ -197,7 +201,7 @@ def diff(output: Output, round: str, db: str | None, as_json: bool) -> int:
     output.claim()
     with open_records(db) as records:
         if not has_rounds(records.database):
-            raise UsageError(f"There is no round '{round:.80}': no loop has run here yet.")
+            raise UsageError(f"There is no round '{truncate(round, 80)}': no loop has run here yet.")
         found = records.rounds.find(round)
     text, gone = diff_of(found)
     if as_json:
@@ -365,7 +369,7 @@ def _each(
     top = top_of(repo) if name is not None else None
     with open_records(db, create=True, writes=True) as records:
         if name is not None and top is not None:
-            slots = [_known(records, top, name)]
+            slots = [_known(records, repo, top, name)]
         else:
             slots = records.timetable.slots()
         for slot in slots:
@@ -391,7 +395,7 @@ def _mark(reason: str | None) -> Mark:
     return Mark(at=time(), by=login_name(), reason=reason or "")
 
 
-def _known(records: Records, top: Path, name: str) -> Slot:
+def _known(records: Records, repo: str | None, top: Path, name: str) -> Slot:
     """The slot of a loop of a repository; one that has never run gets one, so that it can be paused before.
 
     Raises:
@@ -408,7 +412,7 @@ def _known(records: Records, top: Path, name: str) -> Slot:
     slot = records.timetable.get(key)
     if slot is not None:
         return slot
-    spec = loop_named(loops_of(top), name)
+    spec = loop_named(loops_of(top, home_of(repo)), name)
     cadence = parse_cadence(spec.cadence, spec.timezone) if spec.cadence else None
 
     def work(found: Slot | None, _: float) -> tuple[Slot, Slot]:
@@ -443,7 +447,7 @@ def reverse(output: Output, round: str, reason: str, db: str | None, as_json: bo
 
     with open_records(db) as records:
         if not has_rounds(records.database):
-            raise UsageError(f"There is no round '{round:.80}': no loop has run here yet.")
+            raise UsageError(f"There is no round '{truncate(round, 80)}': no loop has run here yet.")
         found = records.rounds.find(round)
         policies = policies_of(records, found)
     with open_decider(found, db=db, policies=policies) as engine:
@@ -487,7 +491,7 @@ def raise_loop(
     from placet.runtime.sync import run_sync
 
     top = top_of(repo)
-    spec = loop_named(loops_of(top), name)
+    spec = loop_named(loops_of(top, home_of(repo)), name)
     with open_records(db) as records:
         known = has_rounds(records.database)
         rounds = records.rounds.listed(loop_key(str(top), name), limit=1) if known else []
@@ -537,7 +541,7 @@ def unit(
     from placet.loops.units import unit_name, unit_text
 
     top = top_of(repo)
-    loops = loops_of(top)
+    loops = loops_of(top, home_of(repo))
     for name in names:
         loop_named(loops, name)
     chosen: Any = kind or ("launchd" if sys.platform == "darwin" else "systemd")
@@ -547,9 +551,9 @@ def unit(
     # What is found from here, by whoever starts it with the machine would not be.
     named = os.environ.get("PLACET_DB") if db is None else None
     more = {"PLACET_DB": named if "://" in named else os.path.abspath(named)} if named else {}
-    text = unit_text(chosen, argv, top, more)
+    text = unit_text(chosen, argv, home_of(repo), more)
     if as_json:
-        output.show_json({"name": unit_name(top), "kind": chosen, "text": text})
+        output.show_json({"name": unit_name(home_of(repo)), "kind": chosen, "text": text})
     else:
         output.write(text)
     return 0

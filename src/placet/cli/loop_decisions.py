@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from placet.cli.output import Output
+from placet.truncation import redacted
 
 if TYPE_CHECKING:
     from placet.approvals.approval import Approval, Decision
@@ -46,6 +47,8 @@ def show_change(
     if gone:
         output.show(Text(f"The change is not shown: {clean(gone, 300)}"))
         return
+    if not is_whole and diff.count("\n") > _MOST_LINES:
+        diff = redacted(diff)
     lines = diff.removesuffix("\n").split("\n")
     cut = lines if is_whole else lines[:_MOST_LINES]
     output.show(Text("The change:"))
@@ -106,6 +109,7 @@ def rebase_round(
 
     from placet.app.loop_files import loop_named, trusted_loops
     from placet.app.loops import open_loops
+    from placet.cli.loop_options import home_of
     from placet.cli.signals import Stopping
     from placet.cli.trust import terminal_question
     from placet.errors import UsageError
@@ -124,13 +128,22 @@ def rebase_round(
             f"resume {round.id} --decide act=done|retry|fail"
         )
     top = Path(round.repository)
+    # A project below the top is found from there; a round does not say which it was.
+    here = home_of(None) if Path.cwd().resolve().is_relative_to(top) else top
     confirm = terminal_question(output)
     # The file may have been changed, or taken away, since the round began: it says how far the loop may go.
-    now = loop_named(trusted_loops(top, os.environ, confirm), round.loop)
+    now = loop_named(trusted_loops(top, here, os.environ, confirm), round.loop)
     spec = msgspec.structs.replace(round.spec, level=lower_of(round.spec.level, now.level))
     specs = {round.loop: now}
     with open_loops(
-        top, specs, db=db, model=model, policies=policies, say=output.talk, report=lambda text: None
+        top,
+        specs,
+        start=here,
+        db=db,
+        model=model,
+        policies=policies,
+        say=output.talk,
+        report=lambda text: None,
     ) as app:
         cancel = Cancel()
 

@@ -40,6 +40,13 @@ def top_of(repo: str | None) -> Path:
     return run_sync(find_repository(folder)).top
 
 
+def home_of(repo: str | None) -> Path:
+    """The folder whose `.placet` holds the loops: the project around a folder, as for agents."""
+    from placet.app.project import project_root
+
+    return project_root(Path(repo or ".")) or top_of(repo)
+
+
 def one_or_all(name: str | None, everything: bool, verb: str) -> None:
     """Refuse both, and neither."""
     if name is not None and everything:

@@ -141,9 +141,9 @@ def _words(error: Exception) -> tuple[int, str, str]:
         case click.UsageError():
             usage = f"{error.ctx.get_usage()}\n" if error.ctx is not None else ""
             help_at = f"{error.ctx.command_path} --help" if error.ctx is not None else "placet --help"
-            return 2, "usage", f"{usage}Error: {error.format_message()} See `{help_at}`."
+            return 2, "usage", f"{usage}Error: {_in_a_line(error)} See `{help_at}`."
         case click.ClickException():
-            return 2, "usage", f"Error: {error.format_message()}"
+            return 2, "usage", f"Error: {_in_a_line(error)}"
         case PlacetError():
             return 2, error.code, str(error)
         case OutputLost():
@@ -166,6 +166,12 @@ def _words(error: Exception) -> tuple[int, str, str]:
                 "internal",
                 f"this is a fault in Placet, not in your plan ({words}). PLACET_DEBUG=1 shows where.",
             )
+
+
+def _in_a_line(error: click.ClickException) -> str:
+    """What is wrong. Click lists choices on lines of their own, with tabs."""
+    words = error.format_message().replace("\n\t", " ")
+    return f"{words}." if words[-1:].isalnum() else words
 
 
 def _is_here() -> bool:

@@ -378,10 +378,11 @@ def _refuse_writing(server: str, offers: Sequence[Offer]) -> None:
         f"'{clean(offer.name, 80)}' ({', '.join(offer.claims)})" for offer in writing[:_MOST_LISTED]
     )
     more = f" and {len(writing) - _MOST_LISTED:,} more" if len(writing) > _MOST_LISTED else ""
+    named = " ".join(clean(offer.name) for offer in writing[:_MOST_LISTED])
     raise InputError(
         f"MCP server '{server}' says itself that these tools are not read-only: {listed}{more}. Nothing was "
         f"changed. To follow the server, type: placet mcp enable {server} --all --as-claimed. If you know "
-        f"better, name them: placet mcp enable {server} {clean(writing[0].name, 80)} --read-only"
+        f"better, name them: placet mcp enable {server} {named} --read-only"
     )
 
 

@@ -16,10 +16,13 @@ import sys
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+from placet import truncation
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import Console, RenderableType
+    from rich.table import Table
     from rich.text import Text
 
     from placet.cli.pulse import Pulse
@@ -80,6 +83,8 @@ class Output:
         self._redactor: Redactor | None = None
         self._pulse: Pulse | None = None
         """What says that a wait goes on, while one does."""
+        # A text may be cut before the first one is shown, which is when the redactor is made.
+        truncation.register(self)
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[Pulse]:
@@ -124,12 +129,26 @@ class Output:
             from placet.app.app import known_secrets
             from placet.redaction import Redactor
 
+            # A text may be cut while the secrets are read, and a cut asks for them.
+            self._redactor = Redactor()
             self._redactor = Redactor(known_secrets(os.environ))
         return self._redactor
 
     @redactor.setter
     def redactor(self, redactor: Redactor) -> None:
         self._redactor = redactor
+
+    def longest_secret(self) -> int:
+        """Characters of the longest secret of the environment."""
+        return self.redactor.longest_secret()
+
+    def without_registered(self, text: str) -> str:
+        """A text without the secrets of the environment."""
+        return self.redactor.without_registered(text)
+
+    def open_tail(self, text: str) -> int:
+        """How many characters at the end of a text may be the beginning of one of them."""
+        return self.redactor.open_tail(text)
 
     def claim(self) -> None:
         """Take stdout for results alone: whatever else prints, prints to stderr from now on."""
@@ -177,10 +196,22 @@ class Output:
                     if (text := self.redactor.text(item.plain)) != item.plain:
                         item = Text(text)
                     item = wrap_rich(item, self.width)
+                elif isinstance(item, Table):
+                    self._redact_cells(item)
                 (console if isinstance(item, Table) else wide).print(item, soft_wrap=True)
             self._out.flush()
         except OSError as error:
             self._lose(error)
+
+    def _redact_cells(self, table: Table) -> None:
+        """Take secrets out of a table, whose cells are cut to their columns when it is printed."""
+        from rich.text import Text
+
+        for column in table.columns:
+            for at, cell in enumerate(column._cells):
+                plain = cell.plain if isinstance(cell, Text) else cell
+                if isinstance(plain, str) and (shown := self.redactor.text(plain)) != plain:
+                    column._cells[at] = Text(shown, style=cell.style) if isinstance(cell, Text) else shown
 
     def show_json(self, value: Any, *, is_declaration: bool = False) -> None:
         """Print one JSON object: over several lines for a person, on one line for a program.

@@ -3,14 +3,21 @@ when."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from placet.cli.inputs import Moment, single
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from placet.app.app import Records
     from placet.cli.output import Output
+
+T = TypeVar("T")
+
+NOTHING_YET = "Nothing is recorded yet. Run a plan with `placet run PLAN`, or a task with `placet do TASK`."
 
 since_option = click.option(
     "--since", type=Moment(), metavar="WHEN", help="Begun not before: 2026-01-31, or 7d for 7 days ago."
@@ -38,6 +45,30 @@ def scope_of(folder: str | None, *, is_all: bool) -> str | None:
     if is_all:
         return None
     return str(project_root(Path.cwd())) if folder is None else os.path.realpath(folder)
+
+
+def look_in(db: str | None, look: Callable[[Records], T], nothing: T) -> T:
+    """What is found in a database; `nothing` where nothing was recorded yet. A database that is named and
+    does not exist is an error.
+
+    Raises:
+        StorageError: it cannot be used.
+    """
+    import os
+
+    from placet.app.app import database_files, open_records
+    from placet.errors import StorageUnavailable
+
+    path = database_files(db).get("the database")
+    if db is None and path is not None and not os.path.exists(path):
+        return nothing
+    try:
+        with open_records(db) as records:
+            return look(records)
+    except StorageUnavailable as error:
+        if error.holds_nothing:
+            return nothing
+        raise
 
 
 def talk_of_elsewhere(output: Output, elsewhere: int, *, is_more: bool) -> None:

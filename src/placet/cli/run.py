@@ -15,6 +15,7 @@ from placet.cli.inputs import (
     runtime_options,
     single,
     wait_option,
+    workspace_option,
 )
 from placet.cli.output import OPENING, Output
 
@@ -29,11 +30,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Execute a plan.")
 @plan_argument
 @runtime_options
-@single(
-    "--workspace",
-    metavar="DIR",
-    help="Where tools work; as it was again if the plan aborts. Default: the project's folder, not bound.",
-)
+@workspace_option
 @single(
     "--run-id",
     metavar="ID",

@@ -9,8 +9,10 @@ import click
 from placet.cli.inputs import Moment, Subject, db_option, json_option, run_argument
 from placet.cli.output import Output
 from placet.cli.places import (
+    NOTHING_YET,
     all_option,
     folder_option,
+    look_in,
     scope_of,
     since_option,
     talk_of_elsewhere,
@@ -80,12 +82,12 @@ def list_runs(
 
     Exit codes: 0 listed, also if there are none, 2 bad input.
     """
-    from placet.app.app import open_records
     from placet.render.advice import db_words
     from placet.render.runs import draw_runs
 
     place = scope_of(folder, is_all=is_all)
-    with open_records(db) as records:
+
+    def look(records: Records) -> tuple[list[RunSummary], int, dict[str, Led], str]:
         found, elsewhere = records.journal.listed(
             status=status,
             since=since,
@@ -94,8 +96,11 @@ def list_runs(
             with_unknown=folder is None,
             limit=limit,
         )
-        name = records.database.name
         led = {} if as_json else _led(output, records, found)
+        return found, elsewhere, led, records.database.name
+
+    nothing: tuple[list[RunSummary], int, dict[str, Led], str] = ([], 0, {}, "")
+    found, elsewhere, led, name = look_in(db, look, nothing)
     listed = [_as_data(summary) for summary in found]
     if as_json:
         output.show_json({"runs": listed, "elsewhere": elsewhere})
@@ -104,7 +109,7 @@ def list_runs(
         where = f" was begun in {place}" if place is not None else ""
         if status is not None or since is not None or until is not None:
             where += " and matches" if where else " matches"
-        output.talk(f"No run in {name}{where or ' yet'}.")
+        output.talk(f"No run in {name}{where or ' yet'}." if name else NOTHING_YET)
     else:
         output.show(*draw_runs(listed, led, width=output.width, with_folders=is_all, db=db_words(db)))
         if sum(run.parent is None for run in found) == limit:

@@ -109,6 +109,7 @@ def show(output: Output, name: str, file: str | None, isolation: Level | None, a
         output.show_json(_as_data(found.schema, source, reach), is_declaration=True)
         return 0
     from placet.render.tools import reach_words, tool_page
+    from placet.runtime.binding import is_restorable
 
     page = tool_page(
         found.schema,
@@ -116,6 +117,7 @@ def show(output: Output, name: str, file: str | None, isolation: Level | None, a
         timeout_ms=found.timeout_ms,
         max_retries=found.max_retries,
         where=reach_words(*_reach(reach)),
+        is_restorable=is_restorable(found),
     )
     output.show(*page)
     return 0

@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
-from placet.cli.inputs import as_option, json_option, plan_argument, runtime_options
+from placet.cli.inputs import as_option, json_option, plan_argument, runtime_options, workspace_option
 from placet.cli.output import Output
 
 
 @click.command(short_help="Check a plan; nothing runs.")
 @plan_argument
 @runtime_options
+@workspace_option
 @as_option
 @json_option
 @click.pass_obj

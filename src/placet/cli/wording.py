@@ -9,17 +9,18 @@ if TYPE_CHECKING:
     from placet.ir.result import ProposalResult
     from placet.verify.report import Report
 
-_HINT = "list the known ones with `placet tools`"
 _NO_TOOLS = "it is not built in; add --tools FILE"
 
 
 def say_no_tools(text: str) -> str:
     """What is said of an unknown tool, where only those are known that come with Placet.
 
-    >>> say_no_tools("unknown tool 'x': list the known ones with `placet tools`")
+    >>> say_no_tools("unknown tool 'x': no tool here has that name")
     "unknown tool 'x': it is not built in; add --tools FILE"
     """
-    return text.replace(_HINT, _NO_TOOLS) if "unknown tool '" in text else text
+    from placet.errors import NO_SUCH_TOOL
+
+    return text.replace(NO_SUCH_TOOL, _NO_TOOLS) if "unknown tool '" in text else text
 
 
 def say_no_tools_in_report(report: Report) -> Report:

@@ -25,7 +25,7 @@ from placet.coder.contract import CheckResult, first_red
 from placet.coder.import_roots import python_path
 from placet.coder.leads import CONTEXT, place
 from placet.coder.learning import learn
-from placet.coder.prompt import angle_words, system_words, task_words
+from placet.coder.prompt import angle_words, system_words, task_parts, task_words
 from placet.coder.proposing import NOTHING_LEFT, Placing, Proposing
 from placet.coder.session import FAILURES, HALTS, INTENT, LEADER, Attempt, Iteration, Question
 from placet.coder.signature import signature_of
@@ -35,6 +35,7 @@ from placet.inference.passage import reads_passages
 from placet.inference.usage import Usage
 from placet.ir.call_facts import Recovery
 from placet.ir.json_value import JsonValue
+from placet.ir.provenance import Labels, joined
 from placet.policy.permission import CallByCall, Posture
 from placet.safe_text import clean
 from placet.sandbox.spot import TEMPORARY
@@ -270,7 +271,7 @@ class AttemptLoop:
             leader=LEADER,
             belongs_to={"session": work.session.id},
             system=system,
-            message=iteration.prompt,
+            message=task_parts(work.session.intent, iteration.prompt, self._labels(iteration)),
             tools=[*offered, *([ASK_USER] if ASK_USER in runtime.tools else [])],
             limits=limits,
             by_call=self._by_call(),
@@ -287,6 +288,7 @@ class AttemptLoop:
         iteration.status, iteration.summary = ending.status, ending.summary
         iteration.turns, iteration.failed = ending.turns, failed
         iteration.usage, iteration.cost_usd = ending.usage, ending.cost_usd
+        iteration.labels = ending.labels
         if ending.status in HALTS:
             self.halt = ending
         await work.save()
@@ -300,6 +302,15 @@ class AttemptLoop:
                 tokens=work.session.tokens,
                 cost_usd=work.session.cost_usd,
             )
+        )
+
+    def _labels(self, iteration: Iteration) -> Labels:
+        """The labels on what an iteration is told: of what earlier ones had read, because the checks ran on
+        what those wrote; and of a repair, which is an earlier model's words and may be somebody else's."""
+        earlier = [each for each in self._attempt.iterations if each.number < iteration.number]
+        found = joined(*(each.labels for each in earlier))
+        return (
+            found if iteration.hint is None else joined(found, {"untrusted": (f"repair {iteration.hint}",)})
         )
 
     async def _said(self, iteration: Iteration, change: Change) -> None:

@@ -32,6 +32,7 @@ from placet.runtime.journal import LED_BY
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.safe_text import clean
 from placet.tools.context import Cancel
+from placet.truncation import truncate_repr
 from placet.turns.stopping import linked
 
 if TYPE_CHECKING:
@@ -95,7 +96,9 @@ class Coder:
 
         check_runtime(runtime, "Coder")
         if ask_s is not None and not ask_s > 0:
-            raise UsageError(f"Coder(ask_s={ask_s!r:.40}): it must be above 0; None asks nobody.")
+            raise UsageError(
+                f"Coder(ask_s={truncate_repr(ask_s, 40)}): it must be above 0; None asks nobody."
+            )
         self.runtime = runtime
         """The runtime."""
         self.model: Model = model_given(model, "Coder")

@@ -26,6 +26,7 @@ from placet.coder.excerpts import Page, Spot
 from placet.coder.failure_report import Failure, Progress, failures_of, places_in, plain, unfinished
 from placet.coder.program import Program, Start, is_test
 from placet.coder.python_source import Definition, Function, times_run
+from placet.truncation import redacted
 
 MOST_FUNCTIONS = 50
 _MOST_CASES = 8
@@ -119,7 +120,7 @@ class _Choice:
             cases = self._from_progress(result, stopped)
         cases = cases or self._from_places(result) or self._from_command(result)
         if not any(case.said for case in cases):
-            lines = [line for line in plain(result.output).split("\n") if line.strip()]
+            lines = [line for line in redacted(plain(result.output)).split("\n") if line.strip()]
             cases[:1] = [cases[0] if cases else _Case()]
             # A program that was ended says little at its end.
             kept = lines[-12:] if result.ended_by == "itself" else lines[-3:]

@@ -17,6 +17,7 @@ from placet.coder.angles import head_end, statements
 from placet.coder.changes import Change, Changes
 from placet.coder.python_source import Function, parse_piece
 from placet.inference.passage import Beside, Doubt, Passage
+from placet.truncation import truncate, truncate_tail
 
 MOST_CHANGES = 10
 """Of one function, those at which the model is most surprised."""
@@ -59,8 +60,10 @@ def lines(function: Function, tests: Sequence[Function], lead: str = "") -> list
     # What is most often forgotten is to look at the odd cases first.
     every += [(min(numbers), True)] if numbers else []
     above = f"{function.above}\n" if function.above else ""
-    beside = [Beside(path=each.path, text=textwrap.dedent(each.source)[:_BESIDE]) for each in tests[:1]]
-    beside += [Beside(path=_LEAD, text=lead[:_BESIDE])] if lead else []
+    beside = [
+        Beside(path=each.path, text=truncate(textwrap.dedent(each.source), _BESIDE)) for each in tests[:1]
+    ]
+    beside += [Beside(path=_LEAD, text=truncate(lead, _BESIDE))] if lead else []
     return [_line(function, rows, number, above, beside, is_missing) for number, is_missing in every]
 
 
@@ -78,7 +81,7 @@ def _line(
         path=function.path,
         before=_nearest(above + "".join(f"{each}\n" for each in rows[: number - 1])),
         line=f"{row[: len(row) - len(row.lstrip())]}if" if is_missing else row,
-        after=("".join(f"\n{each}" for each in below) + "\n")[:_AFTER],
+        after=truncate("".join(f"\n{each}" for each in below) + "\n", _AFTER),
         beside=beside,
     )
     return Line(function.first + number - 1, passage, is_missing)
@@ -86,7 +89,7 @@ def _line(
 
 def _nearest(before: str) -> str:
     """The end of what stands before a line, in whole lines."""
-    return before if len(before) <= _BEFORE else before[-_BEFORE:].partition("\n")[2]
+    return before if len(before) <= _BEFORE else truncate_tail(before, _BEFORE).partition("\n")[2]
 
 
 def changes(doubted: Iterable[tuple[Line, Sequence[Doubt]]], made: Changes) -> list[Change]:

@@ -8,7 +8,7 @@ import msgspec
 
 from placet.coder.contract import Contract, check_contract
 from placet.coder.events import DraftingStarted
-from placet.coder.prompt import DRAFTING
+from placet.coder.prompt import DRAFTING, task_parts
 from placet.coder.session import FAILURES, INTENT, LEADER
 from placet.coder.style import LOOKING
 from placet.errors import UsageError
@@ -44,7 +44,7 @@ async def draft(work: Work, cancel: Cancel) -> Contract | Ending:
             leader=LEADER,
             belongs_to={"session": session.id},
             system=DRAFTING,
-            message=f"Task: {session.intent}",
+            message=task_parts(session.intent, f"Task: {session.intent.strip()}", {}),
             tools=LOOKING,
             limits=_LIMITS,
             by_call=CallByCall(otherwise=Posture.named("read_only"), overrules=True),

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from placet.coder.python_source import Definition
 from placet.safe_text import clean
+from placet.truncation import truncate
 
 _WIDTH = 240
 """Characters of one line that are shown."""
@@ -46,7 +47,7 @@ class Page:
         parts = list(self._parts)
         if self._left_out:
             parts.append(_listed("Left out: ", self._left_out, self._for_left_out - 2))
-        return "\n\n".join(filter(None, parts))[: max(self._most, 0)]
+        return truncate("\n\n".join(filter(None, parts)), max(self._most, 0))
 
     def add_tests(
         self, tests: Sequence[Definition], failing: Collection[Definition], lines: Mapping[Definition, int]
@@ -69,7 +70,7 @@ class Page:
             if not words or words in shown:
                 continue
             if sum(map(len, shown)) + len(words) > share:
-                words = words[: max(share - sum(map(len, shown)), 0)].rpartition("\n")[0]
+                words = truncate(words, max(share - sum(map(len, shown)), 0)).rpartition("\n")[0]
             shown += [words] if words else []
         hinted = [clean(hint, 1000) for hint in hints[:3]]
         if shown:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from placet.safe_text import clean
+from placet.truncation import truncate, truncate_tail
 
 ErrorClass = Literal[
     "test_failure",
@@ -53,9 +54,9 @@ Finder = Callable[[Lines], Finding | None]
 def lines_of(output: str) -> list[str]:
     """The lines of an output, without colours; of a long one those at its beginning and end."""
     if len(output) > _HEAD + _TAIL:
-        output = f"{output[:_HEAD]}\n{output[-_TAIL:]}"
+        output = f"{truncate(output, _HEAD)}\n{truncate_tail(output, _TAIL)}"
     plain = _STEERING.sub("", output)
-    return [clean(line[:_LINE].rstrip(), tabs=True) for line in re.split(r"[\r\n]+", plain)]
+    return [clean(truncate(line, _LINE).rstrip(), tabs=True) for line in re.split(r"[\r\n]+", plain)]
 
 
 PANIC = re.compile(r"thread '.*?'.* panicked at (?P<old>'.*')?")

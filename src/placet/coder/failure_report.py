@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from placet.coder.contract import CheckResult
+from placet.truncation import truncate, truncate_tail
 
 MOST_READ = 400_000
 """Characters of output."""
@@ -85,7 +86,7 @@ class Progress:
 
 def plain(text: str) -> str:
     """Output without colours, and of too much of it the end."""
-    return _COLOUR.sub("", text[-MOST_READ:]).replace("\r\n", "\n")
+    return _COLOUR.sub("", truncate_tail(text, MOST_READ)).replace("\r\n", "\n")
 
 
 def failures_of(output: str) -> list[Failure]:
@@ -96,7 +97,7 @@ def failures_of(output: str) -> list[Failure]:
     """
     reading = _Reading()
     for line in plain(output).split("\n"):
-        reading.take(line[:_LINE].rstrip())
+        reading.take(truncate(line, _LINE).rstrip())
         if len(reading.failures) >= MOST_FAILURES:
             break
     return [each for each in reading.failures if each.test or each.path or each.module or each.places]
@@ -215,7 +216,7 @@ def unfinished(result: CheckResult) -> Failure | Progress | None:
     lines = [line for line in plain(result.output).split("\n") if line.strip()]
     if not lines:
         return Progress("", "")
-    last = lines[-1][:_LINE].strip()
+    last = truncate(lines[-1], _LINE).strip()
     if told := _VERBOSE.match(last):
         return Failure(test=told[2].replace("::", "."), path=told[1])
     # With a docstring the dots are on a line of their own.
@@ -237,7 +238,7 @@ def places_in(output: str) -> Iterable[tuple[Place, str]]:
     """Every place that some output names, whatever program wrote it, each with its line of the output."""
     left = MOST_PLACES
     for line in plain(output).split("\n"):
-        shown = line[:_LINE]
+        shown = truncate(line, _LINE)
         found = _FILE_LINE.match(shown)
         for each in [found] if found else _ANY_PLACE.finditer(shown):
             if left == 0:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, assert_never
 
 from placet.coder.angles import BLANK
 from placet.coder.contract import CheckResult, Contract, contract_words
+from placet.ir.provenance import Labels, SourcedText, recorded
 from placet.safe_text import clean
+from placet.truncation import truncate_tail
 
 if TYPE_CHECKING:
     from placet.coder.angles import Angle
@@ -30,6 +32,8 @@ _MOST_SOURCE = 2_000
 """Characters of one of them."""
 _CODE = "Code involved, nearest first:"
 """How the part of what was chosen begins that shows the program; before it, what failed."""
+
+_TASK = "Task: "
 
 DRAFTING = (
     "A person wants a program changed, and nobody has said yet how to tell that it is done. Look at the "
@@ -56,7 +60,7 @@ def task_words(
 ) -> str:
     """The message that an iteration begins with. `said` of 0 leaves what the checks wrote to `chosen`, as
     far as that says anything."""
-    parts = [f"Task: {intent.strip()}"]
+    parts = [f"{_TASK}{intent.strip()}"]
     if chosen:
         parts.append(chosen)
     failed = feedback(results, said or _SAID) if said or not chosen else ""
@@ -75,6 +79,16 @@ def task_words(
             f"{hint.approach}"
         )
     return "\n\n".join(parts)
+
+
+def task_parts(intent: str, prompt: str, labels: Labels) -> tuple[SourcedText, ...]:
+    """The message of an iteration by its parts: the task is the person's, all else a program's. `labels` are
+    those of the rest, because of what earlier iterations had read."""
+    begins, task = _TASK, intent.strip()
+    if not prompt.startswith(begins + task):
+        return (SourcedText(prompt, "program", recorded(None)),)
+    rest = prompt[len(begins) + len(task) :]
+    return SourcedText(begins, "program"), SourcedText(task), SourcedText(rest, "program", labels)
 
 
 def angle_words(chosen: Chosen, angle: Angle) -> str:
@@ -120,7 +134,7 @@ def tail(text: str, most: int) -> str:
     """The last lines, in at most so many characters: what a program says last mostly tells why it failed."""
     if len(text) <= most:
         return text.rstrip()
-    cut = text[-most:]
+    cut = truncate_tail(text, most)
     return f"[…]\n{cut.partition(chr(10))[2] or cut}".rstrip()
 
 

@@ -17,6 +17,7 @@ from placet.coder.trees import Trees, checked
 from placet.errors import ToolError, UsageError
 from placet.sandbox.git.quarantine import UNPACK_LIMIT
 from placet.sandbox.git.trusted import git
+from placet.truncation import truncate_repr
 
 
 async def publish(trees: Trees, commit: str, branch: str, note: Path) -> None:
@@ -81,7 +82,7 @@ async def _checked_name(trees: Trees, branch: str) -> str:
             raise ToolError("It begins with a dash, or holds a zero byte.")
         await trees.run(["check-ref-format", name])
     except (ToolError, UsageError) as error:
-        raise UsageError(f"No branch can be called {branch!r:.80}.") from error
+        raise UsageError(f"No branch can be called {truncate_repr(branch, 80)}.") from error
     return name
 
 

@@ -27,6 +27,7 @@ from placet.errors import DecodeError
 from placet.ir.codec import decode_json
 from placet.redaction import Redactor
 from placet.safe_text import clean
+from placet.truncation import truncate
 
 MOST_APPROACH = 1_024
 """Characters of an approach."""
@@ -183,10 +184,10 @@ def approach_words(signature: Signature, closing_text: str) -> str:
 def cut(text: str) -> str:
     """A text as an approach can be kept: nothing in it steers, and it ends at a word."""
     # Cleaning makes a text longer, never shorter than half: so much is surely enough.
-    plain = clean(text[: MOST_APPROACH * 4].strip(), lines=True, tabs=True)
+    plain = clean(truncate(text, MOST_APPROACH * 4).strip(), lines=True, tabs=True)
     if len(plain) <= MOST_APPROACH:
         return plain
-    start = plain[:MOST_APPROACH]
+    start = truncate(plain, MOST_APPROACH)
     at_word = re.sub(r"\s+\S*\Z", "", start) if not plain[MOST_APPROACH].isspace() else start
     # A single long word is cut where it is.
     return (at_word or start).rstrip()
@@ -216,8 +217,8 @@ def redacted(signature: Signature, redactor: Redactor) -> Signature:
     """The signature as it is kept, and so as it is looked for."""
     return replace(
         signature,
-        command=clean(redactor.text(signature.command))[:MOST_COMMAND],
-        message=clean(redactor.text(signature.message))[:MOST_MESSAGE],
+        command=truncate(clean(redactor.text(signature.command)), MOST_COMMAND),
+        message=truncate(clean(redactor.text(signature.message)), MOST_MESSAGE),
     )
 
 

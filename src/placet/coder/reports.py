@@ -18,6 +18,7 @@ from placet.coder.command_line import runs, runs_one_of, simple_commands
 from placet.coder.contract import Check, CheckResult, Tests
 from placet.coder.sealing import lifts
 from placet.safe_text import clean
+from placet.truncation import truncate
 
 MOST_BYTES = 64 * 1024 * 1024
 """A larger report is none."""
@@ -209,4 +210,4 @@ def _names(report: bytes) -> Iterator[str]:
     """Tests by name, without what they are given: that may look different each time."""
     for match in _CASE.finditer(report):
         place, name = (unescape(part.decode(errors="replace")) for part in match.groups())
-        yield f"{place}::{name.partition('[')[0]}"[:500]
+        yield truncate(f"{place}::{name.partition('[')[0]}", 500)

@@ -18,7 +18,9 @@ from placet.coder.contract import CheckResult, Contract
 from placet.errors import UsageError
 from placet.inference.model import Intent
 from placet.inference.usage import Usage
+from placet.ir.provenance import Labels
 from placet.ir.to_dict import ToDict
+from placet.truncation import truncate_repr
 from placet.turns.limits import TurnLimits
 
 State = Literal[
@@ -108,7 +110,9 @@ class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             is_whole = isinstance(value, int) and not isinstance(value, bool)
             if not (value is None and name == "same_failure") and not (is_whole and value >= 1):
-                raise UsageError(f"CodeLimits({name}={value!r:.40}): it must be a whole number above 0.")
+                raise UsageError(
+                    f"CodeLimits({name}={truncate_repr(value, 40)}): it must be a whole number above 0."
+                )
         # What is wrong with the others is said there.
         _ = self.of_iteration, self.of_session
 
@@ -137,6 +141,8 @@ class Iteration(ToDict, msgspec.Struct, kw_only=True):
     """Id of the run of its turns."""
     prompt: str = ""
     """The prompt that the model got."""
+    labels: Labels | None = None
+    """The labels on what the model wrote, each with its path; `None` while that is not known."""
     hint: str | None = None
     """Id of the repair that was shown to the model."""
     status: str = ""

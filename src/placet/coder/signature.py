@@ -23,6 +23,7 @@ from placet.coder.failure import ErrorClass, Finding, lines_of
 from placet.coder.findings import RUNS_OUT, crash_of, denied_of, find, last_of, missing_of
 from placet.ir.json_value import canonical_bytes
 from placet.safe_text import clean
+from placet.truncation import truncate
 
 MOST_COMMAND, MOST_MESSAGE = 300, 300
 """Characters of each part."""
@@ -126,7 +127,7 @@ def _message(found: Finding) -> str:
     what = normal_message(found.what, quoted)
     # The name of a test or a file says which failure it is; what was compared in it does not.
     where = normal_message(found.where, "names")
-    return clean(f"{where}: {what}" if where and what else where or what)[:MOST_MESSAGE].strip()
+    return truncate(clean(f"{where}: {what}" if where and what else where or what), MOST_MESSAGE).strip()
 
 
 def _found(result: CheckResult) -> Finding:
@@ -167,7 +168,7 @@ def _found(result: CheckResult) -> Finding:
 
 def _normal(text: str, quoted: Quoted, path: re.Pattern[str], most: int) -> str:
     # More than enough, and little enough for every pattern.
-    plain = " ".join(clean(text[: most * 4], tabs=True).split())
+    plain = " ".join(clean(truncate(text, most * 4), tabs=True).split())
     if quoted != "kept":
         plain = _QUOTED.sub(lambda match: _unquoted(match, quoted), plain)
     plain = _URL.sub("<url>", plain)
@@ -180,7 +181,7 @@ def _normal(text: str, quoted: Quoted, path: re.Pattern[str], most: int) -> str:
     plain = _MADE_NAME.sub("<tmp>", plain)
     plain = _HASH.sub("<id>", _UUID.sub("<id>", _TIME.sub("<time>", plain)))
     plain = _SEVERAL.sub(r"\1", _NUMBER.sub("<n>", plain))
-    return plain[:most].strip()
+    return truncate(plain, most).strip()
 
 
 def _temporary(match: re.Match[str]) -> str:

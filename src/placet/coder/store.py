@@ -17,6 +17,7 @@ import msgspec
 
 from placet.coder.session import Question, Session, State
 from placet.errors import UsageError
+from placet.truncation import truncate
 
 
 class Sessions(Protocol):
@@ -120,10 +121,12 @@ def only_one(found: Sequence[Session], prefix: str) -> Session:
         UsageError: there is none, or several.
     """
     if not found:
-        raise UsageError(f"There is no coding session '{prefix:.80}'. See `placet code list`.")
+        raise UsageError(f"There is no coding session '{truncate(prefix, 80)}'. See `placet code list`.")
     if len(found) > 1:
         names = ", ".join(each.id for each in found[:5])
-        raise UsageError(f"Several coding sessions begin with '{prefix:.80}': {names}. Write more of it.")
+        raise UsageError(
+            f"Several coding sessions begin with '{truncate(prefix, 80)}': {names}. Write more of it."
+        )
     return found[0]
 
 
@@ -134,7 +137,7 @@ def answered(question: Question | None, named: str, text: str, by: str, now: flo
         UsageError: it cannot be answered.
     """
     if question is None:
-        raise UsageError(f"There is no question '{named:.80}'. See `placet code show`.")
+        raise UsageError(f"There is no question '{truncate(named, 80)}'. See `placet code show`.")
     if question.answer is not None:
         raise UsageError(f"Question '{question.id}' was answered before, by {question.by}.")
     if now > question.until:

@@ -25,6 +25,7 @@ from placet.errors import ToolError, UsageError
 from placet.sandbox.git.trusted import git
 from placet.sandbox.lookalikes import GIT, is_read_as
 from placet.sandbox.snapshot.git_store import quoted
+from placet.truncation import truncate_repr
 
 MOST_DIFF = 1_000_000
 """Bytes of a diff that are given."""
@@ -229,7 +230,9 @@ class Trees:
         """
         named = _AUTHOR.fullmatch(author)
         if named is None:
-            raise UsageError(f"The author {author!r:.80} cannot be named so in a commit. Write: Name <mail>.")
+            raise UsageError(
+                f"The author {truncate_repr(author, 80)} cannot be named so in a commit. Write: Name <mail>."
+            )
         who = {
             f"GIT_{role}_{part}": value
             for role in ("AUTHOR", "COMMITTER")
@@ -251,7 +254,9 @@ def checked(name: str) -> str:
         UsageError: it is none.
     """
     if not _HASH.fullmatch(name):
-        raise UsageError(f"{name!r:.80} is no name of a tree or commit: it is 40 or 64 hexadecimal digits.")
+        raise UsageError(
+            f"{truncate_repr(name, 80)} is no name of a tree or commit: it is 40 or 64 hexadecimal digits."
+        )
     return name
 
 
@@ -262,7 +267,7 @@ def inside(path: str) -> str:
         UsageError: it leads elsewhere, or into a git folder.
     """
     if "\0" in path or any(part in ("", ".", "..") or is_read_as(part, GIT) for part in path.split("/")):
-        raise UsageError(f"{path!r:.200} is no path of a file in a repository.")
+        raise UsageError(f"{truncate_repr(path, 200)} is no path of a file in a repository.")
     return path
 
 

@@ -27,7 +27,7 @@ from placet.durable.lease import LEASE_S, Holder, holder, is_dead
 from placet.errors import RunExists, RunHeld, StorageDamaged, StorageError, UnknownRun, UsageError
 from placet.events.costs import RunPlace
 from placet.ir.json_value import JsonValue
-from placet.ir.result import Outcome, ProposalResult
+from placet.ir.result import Outcome, ProposalResult, is_nonzero
 from placet.ir.to_dict import ToDict
 from placet.redaction import Redactor
 from placet.runtime.journal import Note, RunRecord, Taken
@@ -35,6 +35,7 @@ from placet.storage.database import Database
 from placet.storage.folders import in_folder
 from placet.storage.migrate import ByDialect, Migrations, migrate
 from placet.storage.transaction import Rows, Transaction, Value, searchable
+from placet.truncation import truncate_repr
 
 T = TypeVar("T")
 
@@ -89,6 +90,7 @@ MIGRATIONS = Migrations(
             "CREATE INDEX runs_listed ON runs (begun, run_id, parent, folder)",
             "CREATE INDEX runs_by_parent ON runs (parent, begun, run_id) WHERE parent IS NOT NULL",
         ],
+        ["ALTER TABLE runs ADD COLUMN nonzero BIGINT NOT NULL DEFAULT 0"],
     ],
     readable_from=1,
 )
@@ -96,9 +98,12 @@ MIGRATIONS = Migrations(
 RESUMABLE: tuple[str, ...] = ("running", "waiting", "canceled")
 _LISTED = (
     "run_id, proposal_id, source, tenant, actions, status, begun, ended, holder, held_until, context,"
-    " parent, folder"
+    " parent, folder, nonzero"
 )
-_TABLES = {1: "(SELECT old.*, NULL AS parent, NULL AS folder FROM runs AS old) AS runs"}
+_TABLES = {
+    1: "(SELECT old.*, NULL AS parent, NULL AS folder, 0 AS nonzero FROM runs AS old) AS runs",
+    2: "(SELECT old.*, 0 AS nonzero FROM runs AS old) AS runs",
+}
 """Older tables, as if they were those of today."""
 _AT_ONCE = 500
 """Ids in one statement."""
@@ -136,6 +141,8 @@ class RunSummary(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The run that started it; it may have been pruned."""
     folder: str | None = None
     """Where it was started; None if a program did."""
+    nonzero: int = 0
+    """Number of actions that succeeded and whose command ended with a nonzero exit code."""
 
 
 class RunListing(NamedTuple):
@@ -171,7 +178,9 @@ class SqlJournal:
         Raises:
             StorageError: the tables cannot be created.
         """
-        self._table = _TABLES.get(migrate(database, MIGRATIONS), "runs")
+        version = migrate(database, MIGRATIONS)
+        self._table = _TABLES.get(version, "runs")
+        self._has_parents = version > 1
         self.database = database
         """The database."""
         self._context = dict(context or {})
@@ -380,7 +389,7 @@ class SqlJournal:
     def _started_by(self, t: Transaction, ids: Sequence[str]) -> dict[str, RunSummary]:
         """What runs started, and what those did, and so on; by id."""
         known: dict[str, RunSummary] = {}
-        while ids and self._table == "runs":
+        while ids and self._has_parents:
             started = self._summaries(t, ids, "parent")
             ids = [each.run_id for each in started if each.run_id not in known]
             known.update((each.run_id, each) for each in started)
@@ -438,7 +447,13 @@ class SqlJournal:
 
         Raises:
             UnknownRun: there is none, or there are several.
+            UsageError: it is no text.
         """
+        given: object = run_id
+        if not isinstance(given, str):
+            raise UsageError(
+                f"find got {truncate_repr(given, 80)}. Write the id of a run, or its beginning, as a text."
+            )
 
         def work(t: Transaction) -> list[RunSummary]:
             now = t.now()
@@ -598,6 +613,7 @@ class _SqlRun:
         body = _encode(result).decode()
         may_show = _encode(shown).decode() if shown is not None else None
         is_final = result.outcome not in RESUMABLE
+        nonzero = sum(r.status == "succeeded" and is_nonzero(r.exit_code) for r in result.results)
 
         def work(t: Transaction) -> None:
             if is_final:
@@ -605,9 +621,9 @@ class _SqlRun:
             else:
                 self._write_notes(self._number, t)
             t.execute(
-                "UPDATE runs SET status = ?, ended = ?, result = ?, shown = ?, holder = NULL, held_until = 0"
-                " WHERE run_id = ?",
-                (result.outcome, t.now(), body, may_show, self.run_id),
+                "UPDATE runs SET status = ?, ended = ?, result = ?, shown = ?, nonzero = ?, holder = NULL,"
+                " held_until = 0 WHERE run_id = ?",
+                (result.outcome, t.now(), body, may_show, nonzero, self.run_id),
             )
 
         await asyncio.wrap_future(self._submit(work))
@@ -654,7 +670,8 @@ def _let_go(taking: Future[Any]) -> None:
 def _check_id(run_id: str) -> None:
     if not run_id or len(run_id) > 200 or not run_id.isprintable() or run_id != run_id.strip():
         raise UsageError(
-            f"{run_id!r:.80} cannot be the id of a run: use 1 to 200 visible characters, such as nightly-7."
+            f"{truncate_repr(run_id, 80)} cannot be the id of a run: use 1 to 200 visible characters, "
+            "such as nightly-7."
         )
 
 
@@ -724,4 +741,5 @@ def _summary(row: tuple[Any, ...], now: float) -> RunSummary:
         context=msgspec.json.decode(context),
         parent=row[11],
         folder=row[12],
+        nonzero=row[13],
     )

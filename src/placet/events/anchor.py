@@ -27,6 +27,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from placet.events.chain import Anchored, Segment
+from placet.truncation import truncate_repr
 
 _LINE = re.compile(rb"([0-9]{20}) ([0-9a-f]{64})\n")
 _LENGTH = 20 + 1 + 64 + 1
@@ -219,5 +220,5 @@ class Anchor:
 
 def _checked(log_id: str) -> str:
     if not _LOG_ID.fullmatch(log_id):
-        raise ValueError(f"{log_id!r:.80} is no id of a log")
+        raise ValueError(f"{truncate_repr(log_id, 80)} is no id of a log")
     return log_id

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
+from placet.truncation import truncate_repr
+
 FindingKind = Literal[
     "edited", "removed", "inserted", "reordered", "truncated", "rewritten", "replaced", "unanchored"
 ]
@@ -119,7 +121,7 @@ class Walk:
         """Look at the next record."""
         self.checked += 1
         if type(position) is not int:
-            self._note(Finding("edited", None, f"a record has {position!r:.40} for a position"))
+            self._note(Finding("edited", None, f"a record has {truncate_repr(position, 40)} for a position"))
             return
         if self.first is None:
             self.first = position

@@ -16,6 +16,7 @@ import msgspec
 from placet.events.chain import Row, columns_of
 from placet.events.event import Event
 from placet.storage.transaction import Rows, Transaction, Value, searchable
+from placet.truncation import truncate
 
 PAGE = 1_000
 _READ = "position, kind, time, run_id, proposal_id, action_id, trace_id, span_id, tenant, data"
@@ -80,7 +81,7 @@ def read_event(row: tuple[Any, ...]) -> Event:
     try:
         data = _decode(row[-1])
     except (msgspec.MsgspecError, TypeError, UnicodeError):
-        data = {"unreadable": str(row[-1])[:200]}
+        data = {"unreadable": truncate(str(row[-1]), 200)}
     position, kind, time, run, proposal, action, trace, span, tenant, _ = row
     return Event(position, kind, time, run, proposal, action, trace, span, tenant, data)
 

@@ -21,6 +21,7 @@ from placet.inference.providers import Endpoint
 from placet.inference.wire.format import Refusal
 from placet.redaction import REDACTED, Redactor
 from placet.safe_text import clean
+from placet.truncation import truncate
 
 _LONGEST = 500
 """Of a server's own words."""
@@ -51,11 +52,13 @@ def failure(
 def own_words(text: str, key: str | None) -> str:
     """Somebody else's words, on one line, without the key that some of them repeat."""
     # Far more than is shown, and far less than a body may be: each of the steps reads all of it.
-    text = text[: 20 * _LONGEST]
-    if key:
-        text = Redactor([key]).text(text) if len(key) >= _SHORTEST_KEY else text.replace(key, REDACTED)
+    if key and len(key) >= _SHORTEST_KEY:
+        text = Redactor([key]).cut(text, 20 * _LONGEST)
+    else:
+        text = truncate(text, 20 * _LONGEST)
+        text = text.replace(key, REDACTED) if key else text
     text = " ".join(clean(text, lines=True, tabs=True).split())
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+    return truncate(text, _LONGEST, "...")
 
 
 _WORDS: dict[str, tuple[type[ModelError], str]] = {

@@ -13,7 +13,6 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from placet.ir.json_value import JsonValue
-from placet.ir.tool_spec import Mark
 
 ImageType = Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
 """Types of image that all wire formats accept."""
@@ -45,13 +44,11 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """Data that must be sent back to the provider."""
 
 
-class Text(msgspec.Struct, frozen=True, tag="text", tag_field="kind", omit_defaults=True):
+class Text(msgspec.Struct, frozen=True, tag="text", tag_field="kind"):
     """A text as a part of a message."""
 
     text: str
     """The text."""
-    recalled: Sequence[Mark] | None = None
-    """Labels of facts that the text repeats from memory. `None`: the person wrote it."""
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True, tag="image", tag_field="kind"):

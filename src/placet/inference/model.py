@@ -22,8 +22,10 @@ from placet.inference.messages import Assistant, Carried, Message, ToolCall
 from placet.inference.passage import Passage
 from placet.inference.usage import Usage
 from placet.ir.json_value import JsonValue
+from placet.ir.to_dict import ToDict
 from placet.ir.tool_spec import ToolSchema
 from placet.tools.context import Cancel
+from placet.truncation import truncate_repr
 
 Stop = Literal["end", "calls", "length", "stop", "refused", "other"]
 """Why an answer ended.
@@ -64,7 +66,7 @@ def _number(value: object) -> float:
 
 def _no_choice(name: str, value: object, known: Iterable[object]) -> UsageError:
     words = ", ".join(repr(each) for each in known)
-    return UsageError(f"Request({name}=...) got {value!r:.80}. It is one of {words}.")
+    return UsageError(f"Request({name}=...) got {truncate_repr(value, 80)}. It is one of {words}.")
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,12 +119,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """
         messages = self.messages
         if not isinstance(messages, list | tuple):
-            raise UsageError(f'Request(messages=...) got {messages!r:.80}. Give a list: [User("...")].')
+            raise UsageError(
+                f'Request(messages=...) got {truncate_repr(messages, 80)}. Give a list: [User("...")].'
+            )
         # The first and the last: looking at all of them each turn would make long conversations dear.
         for message in (*messages[:1], *messages[-1:]):
             if not isinstance(message, Message):
                 raise UsageError(
-                    f"Request(messages=...) holds {message!r:.80}. A message is a System, User, Assistant or "
+                    f"Request(messages=...) holds {truncate_repr(message, 80)}. A message is a System, "
+                    "User, Assistant or "
                     "ToolResult of placet.inference."
                 )
         if self.tool_choice not in _TOOL_CHOICES:
@@ -130,9 +135,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         if self.thinking is not None and self.thinking not in _THINKING:
             raise _no_choice("thinking", self.thinking, _THINKING)
         if self.temperature is not None and not 0 <= _number(self.temperature) <= 2:
-            raise UsageError(f"Request(temperature=...) got {self.temperature!r:.80}. It is from 0 to 2.")
+            raise UsageError(
+                f"Request(temperature=...) got {truncate_repr(self.temperature, 80)}. It is from 0 to 2."
+            )
         if self.max_tokens is not None and not _number(self.max_tokens) >= 1:
-            raise UsageError(f"Request(max_tokens=...) got {self.max_tokens!r:.80}. It is 1 or more.")
+            raise UsageError(
+                f"Request(max_tokens=...) got {truncate_repr(self.max_tokens, 80)}. It is 1 or more."
+            )
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,7 +155,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """Why it was chosen."""
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a model."""
 
     text: str = ""
@@ -217,7 +226,7 @@ def check_model(given: object, taker: str) -> None:
     """
     if isinstance(given, type) or not callable(getattr(given, "generate", None)):
         raise UsageError(
-            f"{taker}(model=...) got {given!r:.80}. A model is an object with an async method "
+            f"{taker}(model=...) got {truncate_repr(given, 80)}. A model is an object with an async method "
             "`generate(request)`: open one with placet.inference.open_model, or bring your own."
         )
 

@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from placet.ir.to_dict import ToDict
+
 RunsIn = Literal["placet", "sandbox", "program", "python", "server", "model", "state", "unknown"]
 """Where a call runs: in a tool that comes with Placet; in a sandboxed program; in a program, a Python
 function or an MCP server outside of every sandbox; at a model; in the run's state alone; or nobody knows."""
@@ -27,7 +29,7 @@ snapshot; git has the file; the new file is deleted; the work is done in a priva
 that it can be undone, and nobody knows how; nothing undoes it."""
 
 
-class Confinement(msgspec.Struct, frozen=True, kw_only=True):
+class Confinement(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """What is enforced around a call while it runs."""
 
     runs_in: RunsIn
@@ -58,7 +60,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+class Recovery(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """How the effect of a call can be undone."""
 
     by: UndoneBy
@@ -71,8 +73,13 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     """Why nothing undoes it, where something usually does."""
 
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether a person can undo it at any time with `command`."""
+        return self.by in ("git", "delete")
 
-class FileEdit(msgspec.Struct, frozen=True, kw_only=True):
+
+class FileEdit(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Says that a call is one of Placet's own file tools, which changes files beneath one folder."""
 
     folder: str
@@ -87,7 +94,7 @@ class FileEdit(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "shows", tuple(self.shows))
 
 
-class Preview(msgspec.Struct, frozen=True, kw_only=True):
+class Preview(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """What a call of a file tool would change, with the files as they are now."""
 
     paths: Sequence[str] = ()

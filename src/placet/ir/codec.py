@@ -310,7 +310,8 @@ def _checked_copy(document: Any, source: str = "the proposal") -> Any:
 
 def _shape(document: JsonValue) -> Proposal:
     """A checked JSON value of our own as a Proposal; fields that mean nothing are taken out and noted."""
-    unknown = _take_unknown(document)
+    objects: set[tuple[int | None, str]] = set()
+    unknown = _take_unknown(document, objects)
     try:
         proposal = msgspec.convert(document, Proposal)
     except msgspec.ValidationError as error:
@@ -324,6 +325,10 @@ def _shape(document: JsonValue) -> Proposal:
         proposal.__dict__["unknown_fields_"] = [
             (None if position is None else proposal.actions[position].id, path) for position, path in unknown
         ]
+    if objects:
+        proposal.__dict__["ignored_objects_"] = frozenset(
+            (None if position is None else proposal.actions[position].id, path) for position, path in objects
+        )
     return proposal
 
 
@@ -337,8 +342,9 @@ def _split(message: str) -> tuple[str, str]:
     return problem.rstrip("."), match["place"] or "$"
 
 
-def _take_unknown(document: JsonValue) -> list[tuple[int | None, str]]:
-    """Take every unknown field out of the document: (position of the action or None, path)."""
+def _take_unknown(document: JsonValue, objects: set[tuple[int | None, str]]) -> list[tuple[int | None, str]]:
+    """Take every unknown field out of the document: (position of the action or None, path). Those of an
+    action or its compensation that hold an object with something in it also go to `objects`."""
     found: list[tuple[int | None, str]] = []
     if not isinstance(document, dict):
         return found
@@ -348,6 +354,7 @@ def _take_unknown(document: JsonValue) -> list[tuple[int | None, str]]:
         if not isinstance(action, dict):
             continue
         if not action.keys() <= _ACTION_FIELDS:
+            objects |= {(position, n) for n in action if n not in _ACTION_FIELDS and _is_filled(action[n])}
             found += ((position, name) for name in _pop_others(action, _ACTION_FIELDS))
         for field, known in _NESTED_FIELDS.items():
             items = action.get(field)
@@ -357,9 +364,19 @@ def _take_unknown(document: JsonValue) -> list[tuple[int | None, str]]:
         if isinstance(compensation, dict):
             kind = compensation.get("type")
             if isinstance(kind, str) and kind in _COMPENSATION_FIELDS:
-                others = _pop_others(compensation, _COMPENSATION_FIELDS[kind])
+                known = _COMPENSATION_FIELDS[kind]
+                objects |= {
+                    (position, f"compensation.{n}")
+                    for n in compensation
+                    if n not in known and _is_filled(compensation[n])
+                }
+                others = _pop_others(compensation, known)
                 found += ((position, f"compensation.{name}") for name in others)
     return found
+
+
+def _is_filled(value: JsonValue) -> bool:
+    return isinstance(value, dict) and bool(value)
 
 
 def _pop_others(item: JsonValue, known: frozenset[str]) -> list[str]:

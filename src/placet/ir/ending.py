@@ -6,11 +6,13 @@ last.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import msgspec
 
 from placet.ir.json_value import JsonValue
+from placet.ir.provenance import Labels
 from placet.ir.result import Waiting
 from placet.ir.to_dict import ToDict
 from placet.ir.usage import Usage
@@ -54,6 +56,9 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
     """Tools that ran, in order, whatever their result."""
     refused: tuple[str, ...] = ()
     """Tools whose calls were refused: by a rule, by a person, or because they were malformed."""
+    unasked: Mapping[str, str] = {}
+    """Refused tools that needed an approval when there was nobody to ask, with the tier that each needs. The
+    tier is empty where a rule or `gated_tools` wanted the approval."""
     usage: Usage | None = None
     """Tokens of all answers, as far as they are known."""
     cost_usd: float | None = None
@@ -70,14 +75,35 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
     """How many answers reached that limit."""
     output: OutputT = None  # type: ignore[assignment]
     """The answer as the `output_type`. `None` if no type was given, or if the status is not `success`."""
+    labels: Labels | None = None
+    """The labels on what the model wrote, because of what it had read, each with the path by which it came.
+    `None` if that was not recorded."""
 
     @property
     def succeeded(self) -> bool:
         """Whether the status is `success`."""
         return self.status == "success"
 
+    @property
+    def advice(self) -> str:
+        """What allows the calls in `unasked`, for the person who runs the program; empty if there are none.
+
+        >>> Ending(status="success", summary="", unasked={"pay": "full_access"}).advice
+        "To allow pay, pass posture='full_access', or give the Runtime a person to ask."
+        """
+        if not self.unasked:
+            return ""
+        names, tiers = ", ".join(self.unasked), set(self.unasked.values())
+        person = "give the Runtime a person to ask"
+        if "" in tiers:
+            return f"To allow {names}, {person}."
+        posture = "full_access" if "full_access" in tiers else "sandbox_edit"
+        return f"To allow {names}, pass posture={posture!r}, or {person}."
+
     def as_json(self) -> dict[str, JsonValue]:
         """Return what a run records of it: everything but `output` and `cut_off`."""
         data: dict[str, JsonValue] = msgspec.to_builtins(msgspec.structs.replace(self, output=None))
         del data["output"], data["cut_off"]
+        if not self.unasked:
+            del data["unasked"]
         return data

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from placet.errors import NotJson
+from placet.truncation import truncate, truncate_repr
 
 JsonValue: TypeAlias = Any
 """A JSON value: `None`, a bool, an int, a float, a str, a list, or a dict with string keys. Checked where it
@@ -61,7 +62,7 @@ def _copy(value: JsonValue, kind: type, place: str, depth: int) -> JsonValue:
         return writable(value, place)
     if kind is dict or kind is list or kind is tuple:
         if depth == 0 and value:
-            raise NotJson(f"it is nested more than {MAX_DEPTH} deep", place=place[:200])
+            raise NotJson(f"it is nested more than {MAX_DEPTH} deep", place=truncate(place, 200))
         if kind is dict:
             copied = {}
             for key, item in value.items():
@@ -110,7 +111,7 @@ def _encodable(text: str, place: str) -> str:
 def _plain_key(key: object, place: str) -> str:
     if isinstance(key, str):
         return _encodable(str.__str__(key), place)
-    raise NotJson(f"the key {key!r:.80} is no string", place=place)
+    raise NotJson(f"the key {truncate_repr(key, 80)} is no string", place=place)
 
 
 def _copy_unusual(value: Any, place: str, depth: int) -> JsonValue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -11,6 +12,10 @@ import msgspec
 from placet.ir.action import Action
 from placet.ir.json_value import JsonValue
 from placet.ir.to_dict import ToDict
+
+NOBODY = "unknown"
+"""The source of a plan that names none."""
+_MADE_UP = re.compile(r"[0-9a-f]{12}")
 
 
 def new_id() -> str:
@@ -27,8 +32,8 @@ class Proposal(ToDict, msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     id: str = msgspec.field(default_factory=new_id)
     """Twelve hexadecimal digits if absent or empty."""
-    source: str = "unknown"
-    """Who proposes."""
+    source: str = NOBODY
+    """Who proposes. Runs of a plan without it are listed under its `id`, if it was given one."""
     timestamp: datetime = msgspec.field(default_factory=_now)
     """When it was proposed, with a time zone."""
     actions: Sequence[Action] = ()
@@ -49,6 +54,25 @@ class Proposal(ToDict, msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Fields of the decoded document that have no meaning: pairs of action id (or `None`) and path."""
         found: Sequence[tuple[str | None, str]] = self.__dict__.get("unknown_fields_", ())
         return found
+
+    @property
+    def ignored_objects(self) -> frozenset[tuple[str | None, str]]:
+        """Those of `unknown_fields` of actions and compensations that held an object with something in it."""
+        found: frozenset[tuple[str | None, str]] = self.__dict__.get("ignored_objects_", frozenset())
+        return found
+
+
+def with_source(proposal: Proposal) -> Proposal:
+    """The plan under the name that its runs are listed by: its source, else the id that somebody gave it.
+
+    >>> with_source(Proposal(id="order-7")).source, with_source(Proposal()).source
+    ('order-7', 'unknown')
+    """
+    if proposal.source not in ("", NOBODY) or _MADE_UP.fullmatch(proposal.id):
+        return proposal
+    named = msgspec.structs.replace(proposal, source=proposal.id)
+    named.__dict__.update(proposal.__dict__)  # What is known of it besides, such as that it was checked.
+    return named
 
 
 def _with_ids(actions: Sequence[Action]) -> Sequence[Action]:

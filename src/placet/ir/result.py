@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -141,7 +141,10 @@ class ProposalResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     waiting: Sequence[Waiting] = ()
     """Decisions that the run waits for."""
     irreversible: Sequence[str] = ()
-    """Ids of actions that ran in an aborted plan and could not be undone."""
+    """Ids of actions that ran in an aborted plan and were not undone."""
+    undo_commands: dict[str, str] = {}
+    """By id of `irreversible`, the command with which a person can undo it, such as `git restore -- a.txt`.
+    Only for edits of files, where one is known."""
     compensations: Sequence[CompensationResult] = ()
     """How undoing each action went, after an abort."""
     replans: int = 0
@@ -153,6 +156,26 @@ class ProposalResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     def succeeded(self) -> bool:
         """Whether every action succeeded."""
         return self.outcome == "succeeded"
+
+    def __contains__(self, action_id: object) -> bool:
+        """Return whether the proposal has an action with this id.
+
+        Args:
+            action_id: The id.
+        """
+        return any(result.action_id == action_id for result in self.results)
+
+    def __iter__(self) -> Iterator[ActionResult]:
+        """The results, in the order of the proposal."""
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        """The number of actions."""
+        return len(self.results)
+
+    def __bool__(self) -> bool:
+        """Always true, also for a proposal without actions. Ask `succeeded`."""
+        return True
 
     def __getitem__(self, action_id: str) -> ActionResult:
         """Return the result of one action.

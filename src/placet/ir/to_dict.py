@@ -7,6 +7,7 @@ Keep true:
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -30,11 +31,22 @@ def _foreign(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if not callable(dump):
         raise NotImplementedError(f"{type(value).__name__} has no JSON form")
-    return dump(mode="json")
+    try:
+        return dump(mode="json")
+    except UnicodeDecodeError:
+        # Bytes that are no text. msgspec writes all bytes in base64, as it does in its own structs.
+        return msgspec.to_builtins(dump(mode="python"), enc_hook=_foreign_field)
+
+
+def _foreign_field(value: Any) -> Any:
+    return dump(mode="json") if callable(dump := getattr(value, "model_dump", None)) else str(value)
 
 
 def _with_lists(value: Any) -> Any:
-    """msgspec keeps tuples, which JSON does not have: what was read back would not be equal."""
+    """msgspec keeps tuples, which JSON does not have: what was read back would not be equal. On the wire it
+    writes null for numbers that JSON does not have."""
     if isinstance(value, dict):
         return {key: _with_lists(held) for key, held in value.items()}
+    if isinstance(value, float) and not isfinite(value):
+        return None
     return [_with_lists(held) for held in value] if isinstance(value, list | tuple) else value

@@ -7,7 +7,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -75,6 +75,8 @@ class ToolSchema(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Labels of your own; rules can name them."""
     marks: Sequence[Mark] = ()
     """Labels on the output; they follow the value wherever a plan passes it."""
+    field_marks: Mapping[str, Sequence[Mark]] = {}
+    """Labels on fields of the output, by path: `body`, or `mails[].body` in each item of a list."""
 
     @property
     def has_exit_code(self) -> bool:

@@ -16,15 +16,18 @@ from placet.errors import PlacetError, ToolError
 from placet.ir.action import Action
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
+from placet.ir.provenance import joined
 from placet.ir.tool_spec import ToolSchema
 from placet.loops.executors.executor import Act, Bench, Executor
 from placet.loops.hooks import HOOK
 from placet.loops.hooks import run_hook as run
 from placet.loops.round import LEADER, Receipt, Round
+from placet.policy.marks import Inflow, marks_from
 from placet.policy.permission import CallByCall, Posture, Stance
 from placet.safe_text import clean
 from placet.tools.context import ToolContext
 from placet.tools.tool import Tool
+from placet.turns.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 ACTION = "act"
 _NOBODY = "it needs an approval, and nobody can be asked here"
 _MOST_FILES = 100
+_WRITTEN = frozenset({"files", "concerns", "not_verified_because", "checks", "reason", "would", "summary"})
+"""The parameters of an act in which words of maker or checker stand, or what came of them."""
 
 
 def tool_name(executor: Executor) -> str:
@@ -146,6 +151,18 @@ def plan_of(round: Round, executor: Executor, would: str) -> Proposal:
     )
 
 
+def inflow_of(round: Round, plan: Proposal) -> Inflow | None:
+    """The labels on what maker and checker have written into the parameters of the act; None without any."""
+    subs = [sub for sub in (round.maker, round.checker) if sub is not None]
+    reading = Reading()
+    for sub in subs:
+        reading.took([part for part in sub.parts if part.is_typed])
+    reading.read(marks_from(joined(*(sub.labels for sub in subs))))
+    (action,) = plan.actions
+    written = {name: value for name, value in action.parameters.items() if name in _WRITTEN}
+    return reading.inflow(written) if reading.marks else None
+
+
 def _also(round: Round, executor: Executor) -> list[str]:
     """Files of the person that they have not committed, and that would be committed with the change."""
     own = [path for path in round.included if path not in round.changed]
@@ -193,6 +210,8 @@ def hook_tool(folder: str, timeout_s: float, isolation: Isolation) -> Tool:
         description="Run the hook of a loop before its round.",
         parameters={"type": "object"},
         risk="idempotent",
+        # Nobody can say what a command has read: it may list what strangers wrote.
+        marks=("untrusted",),
     )
     made: Tool = Tool.from_schema(schema, run_hook)
     return made

@@ -20,6 +20,7 @@ from placet.errors import BudgetSpent, UsageError
 from placet.inference.model import Model, Piece, Request, Result, stream
 from placet.inference.usage import Usage
 from placet.ir.to_dict import ToDict
+from placet.truncation import truncate_repr
 from placet.turns.on_budget import OnBudget
 
 if TYPE_CHECKING:
@@ -70,12 +71,16 @@ class LoopBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 continue
             is_whole = name not in ("cost_usd", "time_s")
             if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
-                raise UsageError(f"{name} is {value!r:.40}; write {'a whole' if is_whole else 'a'} number.")
+                raise UsageError(
+                    f"{name} is {truncate_repr(value, 40)}; write {'a whole' if is_whole else 'a'} number."
+                )
             if not isfinite(value) or not value > 0:
-                raise UsageError(f"{name} is {value!r:.40}; it must be above 0. Left out, there is no limit.")
+                raise UsageError(
+                    f"{name} is {truncate_repr(value, 40)}; it must be above 0. Left out, there is no limit."
+                )
         weight = self.cached_weight
         if type(weight) not in (int, float) or not 0 <= weight <= 1:
-            raise UsageError(f"cached_weight is {weight!r:.40}; write a number from 0 to 1.")
+            raise UsageError(f"cached_weight is {truncate_repr(weight, 40)}; write a number from 0 to 1.")
 
 
 class Spend(ToDict, msgspec.Struct, frozen=True, kw_only=True):

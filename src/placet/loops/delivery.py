@@ -19,6 +19,7 @@ import msgspec
 from placet.errors import PlacetError, ToolError
 from placet.loops.spec import Delivery
 from placet.safe_text import clean, clean_json
+from placet.truncation import truncate_tail
 
 if TYPE_CHECKING:
     from placet.loops.round import Round
@@ -212,7 +213,7 @@ async def _command(
             ["/bin/sh", "-c", command], folder=str(folder), stdin=_json(data), limits=limits
         )
     if finished.exit_code != 0:
-        said = finished.stderr.decode(errors="replace").strip()[-200:]
+        said = truncate_tail(finished.stderr.decode(errors="replace").strip(), 200)
         how = ending(finished, limits) or f"It ended with exit code {finished.exit_code}."
         raise ToolError(f"The command was not done. {how} {said}".rstrip())
 

@@ -27,7 +27,7 @@ from placet.loops.gates import Gate
 from placet.loops.holding import RoundHolder
 from placet.loops.leading import Paused, RoundLeader, Watch, text_of_path, words_of_error
 from placet.loops.levels import Standing
-from placet.loops.round import Receipt, Round
+from placet.loops.round import Receipt, Round, labels_of
 from placet.loops.spec import LoopSpec
 from placet.loops.standing import Standings
 from placet.loops.store import MemoryRounds, Rounds
@@ -194,6 +194,7 @@ class LoopEngine:
                         f"What round '{rebase.id}' asked still waits: deny it, or raise the loop's level."
                     )
                 round.brought = await self._copies.diff(rebase)
+                round.brought_labels = labels_of([rebase])
             round = await asyncio.to_thread(self.rounds.begin, round)
         except Exception as error:
             return await self._failed(round, error)

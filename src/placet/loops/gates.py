@@ -18,6 +18,7 @@ from placet.ir.json_value import JsonValue
 from placet.loops.levels import Level
 from placet.loops.verdict import Verdict
 from placet.safe_text import clean
+from placet.truncation import truncate_repr
 
 if TYPE_CHECKING:
     from placet.loops.spec import LoopSpec
@@ -135,7 +136,7 @@ class CallbackGate:
         if isinstance(said, Answer):
             return said
         if type(said) is not bool:
-            raise UsageError(f"the callback answered {said!r:.60}, which is no answer")
+            raise UsageError(f"the callback answered {truncate_repr(said, 60)}, which is no answer")
         return Answer(said, f"the callback of the gate said {'yes' if said else 'no'}")
 
 
@@ -208,5 +209,5 @@ async def ask_gate(gate: Gate, proposed: Proposed) -> Answer:
         return Answer(False, f"the gate failed: {clean(f'{type(error).__name__}: {error}', 300)}")
     answered: object = said
     if not isinstance(answered, Answer) or not isinstance(answered.proceed, bool):
-        return Answer(False, f"the gate answered {answered!r:.60}, which is no answer")
+        return Answer(False, f"the gate answered {truncate_repr(answered, 60)}, which is no answer")
     return answered

@@ -20,15 +20,27 @@ from placet.coder.contract import Check, CheckResult
 from placet.coder.environment_fault import fault_words, find_fault
 from placet.errors import PlacetError
 from placet.ir.result import ProposalResult
-from placet.loops.acting import ACTION, act_of, hook_plan, plan_of
+from placet.loops.acting import ACTION, act_of, hook_plan, inflow_of, plan_of
 from placet.loops.budget import ITERATIONS, Exceeded, OnPurse, Purse, Spend, too_many_iterations
 from placet.loops.executors.executor import Bench, Executor
 from placet.loops.executors.record import RecordExecutor
 from placet.loops.gates import Gate, Proposed, ask_gate
 from placet.loops.levels import why_not_allowed, why_not_verified
 from placet.loops.prompts import checker_task, maker_task
-from placet.loops.round import Decision, Later, Outcome, Phase, Receipt, Round, SubRun, day_began, told_of
+from placet.loops.round import (
+    Decision,
+    Later,
+    Outcome,
+    Phase,
+    Receipt,
+    Round,
+    SubRun,
+    day_began,
+    labels_of,
+    told_of,
+)
 from placet.loops.verdict import REPORT, TOOL, one_of, unread, why_maker_not_done
+from placet.policy.marks import labels_from
 from placet.safe_text import clean
 from placet.turns.stopping import stopped_by
 
@@ -204,7 +216,8 @@ class RoundLeader:
         earlier: list[Round] = []
         try:
             earlier = await asyncio.to_thread(self._parts.rounds.listed, round.key, limit=RECALLED + 1)
-            round.recalled = told_of([each for each in earlier if each.id != round.id], RECALLED)
+            others = [each for each in earlier if each.id != round.id]
+            round.recalled, round.recalled_labels = told_of(others, RECALLED), labels_of(others, RECALLED)
         except Exception as error:
             # What cannot be remembered ends nothing.
             words = clean(f"{type(error).__name__}: {error}", 500)
@@ -216,7 +229,7 @@ class RoundLeader:
                 self._see_whether_to_stop()
                 self._end("failed", f"the hook before the round failed: {result.error or result.status}")
                 return
-            round.context = str(result.output)
+            round.context, round.context_labels = str(result.output), labels_from(acted.marks)
         if round.spec.checks:
             paths = await self.workshop.paths(round.base_tree)
             contract = round.spec.contract
@@ -241,7 +254,7 @@ class RoundLeader:
     async def _make(self) -> None:
         round = self.round
         if round.maker is None:
-            round.maker = SubRun(run_id=f"{round.id}.maker", prompt=maker_task(round))
+            round.maker = SubRun.of(f"{round.id}.maker", maker_task(round))
             await self.save()
             has_begun = False
         else:
@@ -301,7 +314,7 @@ class RoundLeader:
         round.is_checked = True
         if round.checker is None:
             diff = await self.workshop.diff(round.base_tree, round.tree) if round.changed else ""
-            round.checker = SubRun(run_id=f"{round.id}.checker", prompt=checker_task(round, diff))
+            round.checker = SubRun.of(f"{round.id}.checker", checker_task(round, diff))
             await self.save()
             has_begun = False
         else:
@@ -478,7 +491,7 @@ class RoundLeader:
                 self._end("escalated", round.reason)
             return None
         plan = plan_of(self.round, self.executor, self.round.would)
-        return (await self._run.act(plan, ACT_PLAN, keep=True)).result
+        return (await self._run.act(plan, ACT_PLAN, keep=True, given=inflow_of(self.round, plan))).result
 
     def _ask_what_became(self, why: str) -> None:
         """A person has to look what became of the act before anything follows from it."""
@@ -549,7 +562,7 @@ class RoundLeader:
                 save=self.put,
             )
             sub.status, sub.text = ending.status, ending.summary if ending.succeeded else ""
-            sub.error, sub.turns = ending.error or "", ending.turns
+            sub.error, sub.turns, sub.labels = ending.error or "", ending.turns, ending.labels
             sub.tools, sub.is_cut_off = ending.tools, ending.cut_off > 0
             sub.unread = unread(REPORT if role == "maker" else TOOL, ending)
         finally:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from placet.errors import ToolError
 from placet.sandbox.hosts import HostFilter, HostRefused, Resolve
+from placet.truncation import margin, truncate_bytes
 
 _PORTS = {"http": 80, "https": 443}
 _MOST_KEPT = 64 * 1024
@@ -93,12 +94,12 @@ async def post(
                     extensions={"trace": note},
                 ) as response,
             ):
-                kept = b""
+                kept, most = b"", _MOST_KEPT + margin()
                 async for chunk in response.aiter_stream():
-                    kept += chunk[: _MOST_KEPT - len(kept)]
-                    if len(kept) >= _MOST_KEPT:
+                    kept += chunk
+                    if len(kept) >= most:
                         break
-                return Answer(response.status, kept)
+                return Answer(response.status, truncate_bytes(kept, _MOST_KEPT))
     except TimeoutError:
         raise ToolError(
             f"{server_named(target)} gave no whole answer within {timeout_s:g} s. Try again later.",

@@ -1,7 +1,9 @@
 """What maker and checker are told.
 
-Keep true: what comes from elsewhere (earlier rounds, hooks, what the maker says, what checks wrote) is shown
-as data, marked as such; it tells nobody what to do.
+Keep true:
+1. What comes from elsewhere (earlier rounds, hooks, what the maker says, what checks wrote) is shown as data,
+   marked as such; it tells nobody what to do.
+2. Each part says who wrote it. The person's are the intent and the prompts of the loop's file, no others.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placet.coder.contract import CheckResult
+from placet.ir.provenance import Labels, Origin, SourcedText, recorded, separated
 from placet.loops.levels import WORDS
 from placet.loops.round import Round
 from placet.loops.verdict import REPORT, TOOL
+from placet.truncation import truncate, truncate_tail
 
 _TAIL = 1_500
 _MOST_CONTEXT = 20_000
@@ -39,7 +43,7 @@ REPORT_IS = (
 )
 
 
-def maker_task(round: Round) -> str:
+def maker_task(round: Round) -> tuple[SourcedText, ...]:
     """What the maker of a round is asked."""
     spec = round.spec
     may = (
@@ -47,53 +51,86 @@ def maker_task(round: Round) -> str:
         if round.level != "L1"
         else "READ-ONLY: change nothing. Look, and report what you find."
     )
-    parts = [
-        f"The loop: {spec.name}\nWhat it is for: {spec.intent}\nLevel: {round.level} ({WORDS[round.level]})",
-        may,
-        f"The job:\n{spec.maker.prompt.strip() or spec.intent}",
+    level = _own(f"\nLevel: {round.level} ({WORDS[round.level]})")
+    parts: list[Sequence[SourcedText]] = [
+        (*_purpose(round), level),
+        (_own(may),),
+        (_own("The job:\n"), SourcedText(spec.maker.prompt.strip() or spec.intent)),
     ]
     if round.brought:
         words = "A change of an earlier round no longer fits. Bring it over to the files as they are now"
-        parts.append(_data(words, round.brought[:_MOST_DIFF]))
+        parts.append(_data(words, truncate(round.brought, _MOST_DIFF), round.brought_labels, "agent"))
     red = [check for check in round.baseline if not check.passed]
     if red:
-        parts.append("These checks are red before any work:\n" + _checks(red))
+        parts.append((_own("These checks are red before any work:\n" + _checks(red)),))
     if round.context:
-        parts.append(_data("What the hook of this loop wrote", round.context[:_MOST_CONTEXT]))
+        title = "What the hook of this loop wrote"
+        parts.append(_data(title, truncate(round.context, _MOST_CONTEXT), round.context_labels))
     if round.recalled:
         said = "\n".join(f"- {line}" for line in round.recalled)
-        parts.append(_data("Earlier rounds, oldest first", said))
-    return "\n\n".join(parts)
+        parts.append(_data("Earlier rounds, oldest first", said, round.recalled_labels, "agent"))
+    return separated(parts)
 
 
-def checker_task(round: Round, diff: str) -> str:
+def checker_task(round: Round, diff: str) -> tuple[SourcedText, ...]:
     """What the checker of a round is asked."""
     spec = round.spec
     maker = round.maker
-    parts = [
-        f"The loop: {spec.name}\nWhat it is for: {spec.intent}",
-        f"What to check:\n{spec.checker.prompt.strip() or 'Whether the job was done, whole and right.'}",
-        f"The job that the maker was given:\n{spec.maker.prompt.strip() or spec.intent}",
-        _data("What the maker says", maker.text if maker is not None and maker.text else "(nothing)"),
+    labels = maker.labels if maker is not None else {}
+    asked = spec.checker.prompt.strip()
+    parts: list[Sequence[SourcedText]] = [
+        _purpose(round),
+        (
+            _own("What to check:\n"),
+            SourcedText(asked) if asked else _own("Whether the job was done, whole and right."),
+        ),
+        (
+            _own("The job that the maker was given:\n"),
+            SourcedText(spec.maker.prompt.strip() or spec.intent),
+        ),
+        _data(
+            "What the maker says",
+            maker.text if maker is not None and maker.text else "(nothing)",
+            labels,
+            "agent",
+        ),
     ]
     if diff:
         more = "\n(the rest is left out; look at the files)" if len(diff) > _MOST_DIFF else ""
-        parts.append(_data("The change", diff[:_MOST_DIFF] + more))
+        parts.append(_data("The change", truncate(diff, _MOST_DIFF) + more, labels, "agent"))
     else:
-        parts.append("No file was changed.")
+        parts.append((_own("No file was changed."),))
     if round.checks:
-        parts.append(_data("What the checks say of it", _checks(round.checks)))
-    return "\n\n".join(parts)
+        # They ran on what the maker wrote.
+        parts.append(_data("What the checks say of it", _checks(round.checks), labels))
+    return separated(parts)
+
+
+def _purpose(round: Round) -> tuple[SourcedText, ...]:
+    return (
+        _own(f"The loop: {round.spec.name}\nWhat it is for: "),
+        SourcedText(round.spec.intent),
+    )
+
+
+def _own(text: str) -> SourcedText:
+    return SourcedText(text, "program")
 
 
 def _checks(results: Sequence[CheckResult]) -> str:
     lines = []
     for check in results:
         state = "green" if check.passed else f"red: {check.why}"
-        tail = "" if check.passed else f"\n{check.output[-_TAIL:].rstrip()}"
+        tail = "" if check.passed else f"\n{truncate_tail(check.output, _TAIL).rstrip()}"
         lines.append(f"{check.name} ({check.command}): {state}{tail}")
     return "\n".join(lines)
 
 
-def _data(title: str, text: str) -> str:
-    return f"{title} (data, between the lines):\n-----\n{text.strip()}\n-----"
+def _data(
+    title: str, text: str, labels: Labels | None, origin: Origin = "program"
+) -> tuple[SourcedText, ...]:
+    return (
+        _own(f"{title} (data, between the lines):\n-----\n"),
+        SourcedText(text.strip(), origin, recorded(labels)),
+        _own("\n-----"),
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from placet.errors import UsageError
+from placet.truncation import truncate
 
 _FOLDER = Path(__file__).parent / "templates"
 
@@ -29,7 +30,9 @@ def template(name: str) -> str:
     if name not in known:
         near = get_close_matches(name, known, n=1)
         hint = f"Did you mean '{near[0]}'? " if near else ""
-        raise UsageError(f"There is no ready-made loop '{name:.80}'. {hint}There are {', '.join(known)}.")
+        raise UsageError(
+            f"There is no ready-made loop '{truncate(name, 80)}'. {hint}There are {', '.join(known)}."
+        )
     return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
 
 

@@ -16,11 +16,13 @@ import msgspec
 
 from placet.coder.contract import CheckResult
 from placet.ir.json_value import JsonValue
+from placet.ir.provenance import UNRECORDED, Labels, Provenance, SourcedText, further, joined, text_of
 from placet.ir.to_dict import ToDict
 from placet.loops.budget import Spend
 from placet.loops.levels import Level
 from placet.loops.spec import LoopSpec
 from placet.loops.verdict import Verdict
+from placet.truncation import truncate
 
 LEADER = "loop"
 """Who leads the run of a round, as the log and the journal know it."""
@@ -51,6 +53,10 @@ class SubRun(ToDict, msgspec.Struct, kw_only=True):
     """Name of the model."""
     prompt: str = ""
     """The prompt that the model got."""
+    provenance: Provenance | None = None
+    """Who wrote which part of the prompt; `None` in records from before that was recorded."""
+    labels: Labels | None = None
+    """The labels on what the model wrote, each with its path; `None` while that is not known."""
     status: str = ""
     """How it ended, as in `Ending`; empty while it runs."""
     text: str = ""
@@ -69,6 +75,16 @@ class SubRun(ToDict, msgspec.Struct, kw_only=True):
     """What it used."""
     given: dict[str, Verdict] = {}
     """The verdicts that were given, by the key of the call."""
+
+    @classmethod
+    def of(cls, run_id: str, parts: Sequence[SourcedText]) -> SubRun:
+        """A conversation that is to begin with a prompt of these parts."""
+        return cls(run_id=run_id, prompt=text_of(parts), provenance=Provenance.of(parts))
+
+    @property
+    def parts(self) -> Sequence[SourcedText]:
+        """The prompt by its parts."""
+        return (self.provenance or UNRECORDED).parts(self.prompt)
 
     @property
     def has_ended(self) -> bool:
@@ -172,8 +188,12 @@ class Round(ToDict, msgspec.Struct, kw_only=True):
     """Git tree at the start of the work."""
     recalled: list[str] = []
     """Facts about earlier rounds that the maker was told."""
+    recalled_labels: Labels | None = None
+    """The labels on them; `None` in records from before that was recorded."""
     context: str = ""
     """Output of the hook before the round."""
+    context_labels: Labels | None = None
+    """The labels on it; `None` in records from before that was recorded."""
     baseline: list[CheckResult] = []
     """Results of the checks before any work."""
     is_prepared: bool = False
@@ -229,6 +249,8 @@ class Round(ToDict, msgspec.Struct, kw_only=True):
     """Who wanted that."""
     brought: str = ""
     """That change as a diff."""
+    brought_labels: Labels | None = None
+    """The labels on it; `None` in records from before that was recorded."""
 
     @property
     def key(self) -> str:
@@ -265,8 +287,8 @@ def loop_key(repository: str, name: str) -> str:
 
 def state_words(round: Round) -> str:
     """One earlier round, for the maker of the next."""
-    said = " ".join(round.summary.split())[:500]
-    more = f" ({' '.join(round.reason.split())[:200]})" if round.reason else ""
+    said = truncate(" ".join(round.summary.split()), 500)
+    more = f" ({truncate(' '.join(round.reason.split()), 200)})" if round.reason else ""
     after = f"; later {round.later[-1].what}" if round.later else ""
     return f"round {round.number}: {round.outcome}{more}{after}: {said}"
 
@@ -280,7 +302,22 @@ def day_began(now: float, timezone: str) -> float:
     return here.replace(hour=0, minute=0, second=0, microsecond=0, fold=0).timestamp()
 
 
+def labels_of(rounds: Sequence[Round], most: int = 5) -> Labels:
+    """The labels on what is told of earlier rounds: those on what their makers and checkers wrote."""
+    return joined(
+        *(
+            None if sub.labels is None else further(sub.labels, f"round {each.number}")
+            for each in _told(rounds, most)
+            for sub in (each.maker, each.checker)
+            if sub is not None
+        )
+    )
+
+
 def told_of(rounds: Sequence[Round], most: int = 5) -> list[str]:
     """What is told of earlier rounds, oldest first."""
-    ended = [each for each in rounds if not each.is_open][:most]
-    return [state_words(each) for each in reversed(ended)]
+    return [state_words(each) for each in reversed(_told(rounds, most))]
+
+
+def _told(rounds: Sequence[Round], most: int) -> list[Round]:
+    return [each for each in rounds if not each.is_open][:most]

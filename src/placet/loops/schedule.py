@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from placet.errors import UsageError
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -135,7 +136,7 @@ def parse_cadence(text: str, zone: str = "UTC") -> Cadence:
         case "weekly":
             day, _, time = rest.partition(" ")
             if day[:3] not in DAYS or day not in (day[:3], *_LONG):
-                raise _refused(said, f"'{day[:20]}' is no day of the week")
+                raise _refused(said, f"'{truncate(day, 20)}' is no day of the week")
             hour, minute = _time(time, said)
             return Wall(f"{minute} {hour} * * {(DAYS.index(day[:3]) + 1) % 7}", zone, said)
     return _cron(said, zone)
@@ -156,7 +157,7 @@ def zone_of(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise UsageError(
-            f"There is no time zone {name[:60]!r}. Write one such as 'Europe/Berlin', or 'UTC'."
+            f"There is no time zone {truncate(name, 60)!r}. Write one such as 'Europe/Berlin', or 'UTC'."
         ) from None
 
 
@@ -173,7 +174,7 @@ def _span(text: str, said: str) -> float:
 def _time(text: str, said: str) -> tuple[int, int]:
     found = _TIME.fullmatch(text)
     if found is None:
-        raise _refused(said, f"'{text[:20]}' is no time of day from 00:00 to 23:59")
+        raise _refused(said, f"'{truncate(text, 20)}' is no time of day from 00:00 to 23:59")
     return int(found[1]), int(found[2])
 
 
@@ -195,7 +196,7 @@ def _cron(said: str, zone: str) -> Wall:
 
 
 def _refused(said: str, why: str) -> UsageError:
-    return UsageError(f"'{said[:80]}' says no times: {why}. {HOW}")
+    return UsageError(f"'{truncate(said, 80)}' says no times: {why}. {HOW}")
 
 
 # Clocks on walls

@@ -19,6 +19,7 @@ from placet.errors import UsageError
 from placet.loops.budget import Spend
 from placet.loops.levels import Standing
 from placet.loops.round import Round
+from placet.truncation import truncate
 
 
 class Rounds(Protocol):
@@ -133,10 +134,10 @@ def only_one(found: Sequence[Round], prefix: str) -> Round:
         UsageError: there is none, or several.
     """
     if not found:
-        raise UsageError(f"There is no round '{prefix:.80}'. See `placet loop log`.")
+        raise UsageError(f"There is no round '{truncate(prefix, 80)}'. See `placet loop log`.")
     if len(found) > 1:
         names = ", ".join(each.id for each in found[:5])
-        raise UsageError(f"Several rounds begin with '{prefix:.80}': {names}. Write more of it.")
+        raise UsageError(f"Several rounds begin with '{truncate(prefix, 80)}': {names}. Write more of it.")
     return found[0]
 
 

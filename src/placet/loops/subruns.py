@@ -121,7 +121,7 @@ class SubRuns:
                 leader=LEADER,
                 belongs_to={"round": round.id, "loop": round.loop, "role": role},
                 system=MAKER_RULES if is_maker else CHECKER_RULES,
-                message=sub.prompt,
+                message=sub.parts,
                 tools=names,
                 limits=TurnLimits(turns=round.spec.budget.iterations or ITERATIONS),
                 by_call=CallByCall(otherwise=Posture.named(posture), overrules=True, nobody=_NOBODY),

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from placet.durable.lease import LEASE_S, Holder, is_dead
 from placet.errors import UsageError
 from placet.loops.schedule import Cadence
+from placet.truncation import truncate
 
 T = TypeVar("T")
 
@@ -239,7 +240,7 @@ def unknown_loop(name: str, known: Sequence[str]) -> UsageError:
 
     near = get_close_matches(name, list(known), n=1)
     hint = f"Did you mean '{near[0]}'?" if near else "See `placet loop list`."
-    return UsageError(f"There is no loop '{name:.80}' here. {hint}")
+    return UsageError(f"There is no loop '{truncate(name, 80)}' here. {hint}")
 
 
 class MemoryTimetable:

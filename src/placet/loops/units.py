@@ -12,6 +12,7 @@ from typing import Literal
 from xml.sax.saxutils import escape
 
 from placet.errors import UsageError
+from placet.truncation import truncate
 
 Kind = Literal["systemd", "launchd"]
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=@+,-]+")
@@ -37,7 +38,7 @@ def unit_text(
     """
     for text in (*argv, str(folder), *(environment or {}).values()):
         if any(ord(character) < 32 for character in text) or "\x7f" in text:
-            raise UsageError(f"{text[:80]!r} has characters that no unit file can hold. Rename it.")
+            raise UsageError(f"{truncate(text, 80)!r} has characters that no unit file can hold. Rename it.")
     make = _systemd if kind == "systemd" else _launchd
     return make(argv, folder, environment or {})
 

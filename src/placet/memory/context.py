@@ -12,16 +12,17 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from placet.ir.provenance import Labels
 from placet.ir.to_dict import ToDict
 from placet.ir.tool_spec import Mark
 from placet.memory.fact import Fact, FactScope
-from placet.memory.retrieval import Hit
+from placet.memory.retrieval import Conflict, Hit
 
 if TYPE_CHECKING:
     from placet.memory.memory import Memory
@@ -35,6 +36,8 @@ _HEADINGS = {
     "events": "Recent events:",
 }
 _INTRODUCTION = "From memory:"
+_STEP = "memory"
+"""The name of memory in the path of a label."""
 _MOST_FIRST = 100
 _MOST_FACTS = 50
 
@@ -89,10 +92,12 @@ async def build_context(
     assembly = _Assembly(budget_tokens)
     for fact in first:
         # An outsider does not tell a model who it is.
-        assembly.add("untrusted" if "untrusted" in fact.labels else fact.kind, fact, _line(fact))
+        part = "untrusted" if "untrusted" in fact.labels else fact.kind
+        assembly.add(part, fact, _line(fact), fact.labels)
     for hit in hits:
         fact = hit.fact
-        assembly.add("untrusted" if "untrusted" in fact.labels else "facts", fact, _line(fact, hit))
+        part = "untrusted" if "untrusted" in fact.labels else "facts"
+        assembly.add(part, fact, _line(fact, hit), hit.labels)
     return assembly.made(events)
 
 
@@ -103,6 +108,7 @@ class _Assembly:
         self._left = budget_tokens * 4 - len(_INTRODUCTION)
         self._parts: dict[str, list[str]] = {}
         self._facts: list[Fact] = []
+        self._labels: set[Mark] = set()
         self._left_out: list[str] = []
 
     def _fits(self, part: str, line: str) -> bool:
@@ -113,9 +119,10 @@ class _Assembly:
         self._parts.setdefault(part, []).append(line)
         return True
 
-    def add(self, part: str, fact: Fact, line: str) -> None:
+    def add(self, part: str, fact: Fact, line: str, labels: Iterable[Mark]) -> None:
         if self._fits(part, line):
             self._facts.append(fact)
+            self._labels.update(labels)
         else:
             self._left_out.append(fact.id)
 
@@ -131,12 +138,11 @@ class _Assembly:
             "\n".join((_HEADINGS[part], *self._parts[part])) for part in _HEADINGS if part in self._parts
         ]
         text = "\n\n".join((_INTRODUCTION, *blocks)) if blocks else ""
-        labels = {label for fact in self._facts for label in fact.labels}
         return MemoryContext(
             text=text,
             tokens=token_count(text),
             ids=tuple(fact.id for fact in self._facts),
-            labels=tuple(sorted(labels)),
+            labels=tuple(sorted(self._labels)),
             left_out=tuple(self._left_out),
             events_left_out=len(events) - len(newest),
         )
@@ -145,9 +151,20 @@ class _Assembly:
 def _line(fact: Fact, hit: Hit | None = None) -> str:
     line = f"- {' '.join(fact.text.split())}"
     if hit is not None and hit.conflicts:
-        others = "; ".join(f"{day_of(each.learned)}: {' '.join(each.body.split())}" for each in hit.conflicts)
+        others = "; ".join(map(_conflict, hit.conflicts))
         line += f" [learned {day_of(fact.learned)}; contradicted by {others}]"
     return line
+
+
+def _conflict(other: Conflict) -> str:
+    # What an outsider chose stands in the part that says so, and nowhere else.
+    body = "an untrusted fact" if "untrusted" in other.labels else " ".join(other.body.split())
+    return f"{day_of(other.learned)}: {body}"
+
+
+def labels_from_memory(labels: Iterable[Mark]) -> Labels:
+    """Labels of facts, with the path that they have where a model or a plan gets the facts."""
+    return dict.fromkeys(labels, (_STEP,))
 
 
 def day_of(moment: float) -> str:

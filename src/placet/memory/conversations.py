@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from placet.inference.messages import Assistant, Message, System, Text, ToolResult, User
 from placet.ir.json_value import show_json
-from placet.ir.tool_spec import Mark
+from placet.ir.provenance import Labels, joined
 from placet.memory.analysis import Indexed, query_terms, terms_of
 from placet.memory.scoring import importance, text_score
+from placet.truncation import truncate
 
 _MOST_RUNS = 64
 _MOST_MESSAGES = 5_000
@@ -33,10 +34,10 @@ class Conversations:
 
     def __init__(self) -> None:
         self._runs: OrderedDict[str, list[tuple[str, str]]] = OrderedDict()
-        self._labels: dict[str, set[Mark]] = {}
+        self._labels: dict[str, Labels] = {}
 
-    def add(self, run_id: str, message: Message) -> None:
-        """A message was added to the conversation of a run."""
+    def add(self, run_id: str, message: Message, labels: Labels) -> None:
+        """A message was added to the conversation of a run, which has these labels by now."""
         if run_id not in self._runs and len(self._runs) >= _MOST_RUNS:
             gone, _ = self._runs.popitem(last=False)
             self._labels.pop(gone, None)
@@ -44,14 +45,11 @@ class Conversations:
         messages = self._runs.setdefault(run_id, [])
         if text.strip() and len(messages) < _MOST_MESSAGES:
             messages.append((role, text))
+        self._labels[run_id] = joined(self._labels.get(run_id, {}), labels)
 
-    def note_labels(self, run_id: str, labels: frozenset[Mark]) -> None:
-        """What is in a conversation has these labels."""
-        self._labels.setdefault(run_id, set()).update(labels)
-
-    def labels(self, run_id: str) -> list[Mark]:
-        """The labels of what is in a conversation."""
-        return sorted(self._labels.get(run_id, ()))
+    def labels(self, run_id: str) -> Labels:
+        """The labels of what is in a conversation, each with its path."""
+        return self._labels.get(run_id, {})
 
     def search(self, run_id: str, query: str, limit: int) -> list[FoundMessage]:
         """Messages that hold words of the query, the best first."""
@@ -69,11 +67,10 @@ class Conversations:
             if matched:
                 scored.append((-score, -place))
         found = [-place for _, place in sorted(scored)[:limit]]
-        return [FoundMessage(place, messages[place][0], _cut(messages[place][1])) for place in found]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        return [
+            FoundMessage(place, messages[place][0], truncate(messages[place][1], _SHOWN, "…"))
+            for place in found
+        ]
 
 
 def _plain(message: Message) -> tuple[str, str]:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from placet.errors import PlacetError
-from placet.inference.messages import Message, Text, User
+from placet.inference.messages import Message
+from placet.ir.provenance import Labels, SourcedText
+from placet.memory.context import labels_from_memory
 
 if TYPE_CHECKING:
     from placet.memory.memory import Memory
@@ -29,10 +31,9 @@ class ConversationMemory:
         self._memory = memory
         self._budget_tokens = budget_tokens
 
-    async def with_context(self, run: OpenRun, message: User) -> User:
-        """The message with what the model should know for it."""
+    async def recall(self, run: OpenRun, asked: str) -> SourcedText | None:
+        """What the model should know for a message with this text; None if there is nothing."""
         memory = self._memory
-        asked = "\n".join(part.text for part in message.parts if isinstance(part, Text))
         try:
             context = await memory.build_context(
                 asked,
@@ -43,12 +44,9 @@ class ConversationMemory:
             await memory.note_recalled(run.run_id, context.ids, tenant=run.tenant)
         except PlacetError as error:
             _log.warning("Memory cannot be read, and the message goes without it: %s", error)
-            return message
-        if not context.text:
-            return message
-        memory.conversations.note_labels(run.run_id, frozenset(context.labels))
-        return User((*message.parts, Text(context.text, recalled=context.labels)))
+            return None
+        return SourcedText(context.text, "program", labels_from_memory(context.labels))
 
-    def note_message(self, run: OpenRun, message: Message) -> None:
+    def note_message(self, run: OpenRun, message: Message, labels: Labels) -> None:
         """A message was added to the conversation of a run."""
-        self._memory.conversations.add(run.run_id, message)
+        self._memory.conversations.add(run.run_id, message, labels)

@@ -446,12 +446,12 @@ class Memory:
             prompt: The prompt.
             context: The call that asks; its output is labelled as the facts are.
         """
+        from placet.memory.context import labels_from_memory
         from placet.memory.tools import call_scope
 
         found = await self.build_context(prompt, tenant=context.tenant, scope=call_scope(self, context))
         await self.note_recalled(context.run_id, found.ids, tenant=context.tenant)
-        for label in found.labels:
-            context.label(label)
+        context.label_output(labels_from_memory(found.labels))
         return found.text
 
     def _tenant(self, tenant: str | None) -> str | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from placet.ir.to_dict import ToDict
+from placet.ir.tool_spec import Mark
 from placet.memory.analysis import query_terms
 from placet.memory.fact import Fact, contradicts
 from placet.memory.scoring import (
@@ -55,6 +56,8 @@ class Conflict(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """When it was learned, in seconds since the epoch."""
     valid_from: float | None = None
     """When it began to hold."""
+    labels: tuple[Mark, ...] = ()
+    """Its labels."""
 
 
 class Hit(ToDict, msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +79,11 @@ class Hit(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Id of that hit."""
     conflicts: tuple[Conflict, ...] = ()
     """Facts that contradict it."""
+
+    @property
+    def labels(self) -> frozenset[Mark]:
+        """The labels of the fact and of those that contradict it."""
+        return frozenset(self.fact.labels).union(*(each.labels for each in self.conflicts))
 
 
 class QueryResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +190,12 @@ class Found:
 def conflict_of(fact: Fact) -> Conflict:
     """A fact that contradicts another, as it is shown there."""
     return Conflict(
-        id=fact.id, body=fact.body, source=fact.source, learned=fact.learned, valid_from=fact.valid_from
+        id=fact.id,
+        body=fact.body,
+        source=fact.source,
+        learned=fact.learned,
+        valid_from=fact.valid_from,
+        labels=fact.labels,
     )
 
 

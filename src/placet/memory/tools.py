@@ -9,7 +9,6 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -18,8 +17,8 @@ from placet.errors import PlacetError, StorageError, ToolError, UsageError
 from placet.events.log import EventLog
 from placet.ir.json_value import JsonValue
 from placet.ir.tool_spec import Mark
-from placet.memory.context import day_of
-from placet.memory.fact import Fact, FactScope
+from placet.memory.context import day_of, labels_from_memory
+from placet.memory.fact import FactScope
 from placet.memory.retrieval import Hit
 from placet.policy.case import Rule
 from placet.policy.rule import DenyTool
@@ -49,6 +48,7 @@ def memory_tools(memory: Memory, events: EventLog) -> list[Tool]:
     remember.unlogged = frozenset({"subject", "key", "body", "tags", "aliases", "source"})
     recall.unlogged = frozenset({"query"})
     search.unlogged = frozenset({"query"})
+    recall.may_label = search.may_label = True  # As the facts and messages are labelled that are found.
     made = [remember, recall, search, _trust(memory), _consolidate(memory, events)]
     for each in made:
         # They change nothing but the memory that the person has attached.
@@ -126,7 +126,7 @@ def _remember(memory: Memory) -> Tool:
                 tags=tags,
                 aliases=aliases,
                 confidence=confidence,
-                labels=sorted({*labels, *context.labels}),
+                labels=sorted({*labels, *context.labels_of()}),
                 tenant=context.tenant,
                 scope=_stored_scope(call_scope(memory, context), scope),
                 links=links,
@@ -166,7 +166,7 @@ def _recall(memory: Memory) -> Tool:
             )
         except (UsageError, StorageError) as error:
             raise _failed(error) from error
-        label_by(context, found.facts)
+        context.label_output(labels_from_memory(label for hit in found.hits for label in sorted(hit.labels)))
         return {"facts": [_shown(hit) for hit in found.hits]}
 
     return recall
@@ -184,8 +184,7 @@ def _search(memory: Memory) -> Tool:
             limit: The most messages to return.
         """
         found = memory.conversations.search(context.run_id, query, limit)
-        for label in memory.conversations.labels(context.run_id):
-            context.label(label)
+        context.label_output(memory.conversations.labels(context.run_id))
         return {
             "messages": [{"position": each.position, "role": each.role, "text": each.text} for each in found]
         }
@@ -219,12 +218,6 @@ def _consolidate(memory: Memory, events: EventLog) -> Tool:
         return report
 
     return consolidate
-
-
-def label_by(context: ToolContext, facts: Sequence[Fact]) -> None:
-    """Label the output of a call that shows these facts."""
-    for label in sorted({label for fact in facts for label in fact.labels}):
-        context.label(label)
 
 
 def _shown(hit: Hit) -> dict[str, JsonValue]:

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 from placet.errors import unknown_session
 from placet.ir.action import Action
+from placet.ir.fields import parse_field
 from placet.ir.graph import Footprint
 from placet.ir.json_value import JsonValue, canonical_bytes
 from placet.ir.tool_spec import Mark
@@ -26,6 +27,7 @@ from placet.policy.engine import Policy, PolicySet
 from placet.policy.flow import FlowRule, MarkOutput
 from placet.policy.marks import UNMARKED, Inflow, MarkedState, Marks, Trail
 from placet.policy.permission import (
+    NOT_GRANTED,
     TIERS,
     Answer,
     CallByCall,
@@ -35,6 +37,7 @@ from placet.policy.permission import (
     points_somewhere,
     tier_of,
 )
+from placet.policy.sources import FieldMarks
 from placet.policy.trace import Trace
 from placet.validator import (
     Blanks,
@@ -106,6 +109,7 @@ class Gate:
         "listen",
         "state_marks",
         "trace",
+        "uses_sources",
     )
 
     def __init__(
@@ -159,6 +163,8 @@ class Gate:
         self._has_marks = any(isinstance(policy.rule, MarkOutput) for policy in each)
         self.counts = any(policy.counts for policy in each)
         """Whether some policy counts, or looks back."""
+        self.uses_sources = any(isinstance(p.rule, FlowRule) and p.rule.unless_from for p in each)
+        """Whether some policy accepts values from the answers of calls."""
 
     @property
     def tools(self) -> Tools:
@@ -421,8 +427,8 @@ class Gate:
             if self.listen is not None:
                 self.listen(action, Opinion("permission", "allows", tier, tier))
             return []
-        words = f"permission: tool '{action.tool}' needs {tier}, which is "
-        words += "denied here" if answer == "deny" else "not granted without asking"
+        needs = f"needs {tier}, which is denied here" if answer == "deny" else NOT_GRANTED.format(tier=tier)
+        words = f"permission: tool '{action.tool}' {needs}"
         words = f"permission: {why}" if why else words
         if self.listen is not None:
             self.listen(action, Opinion("permission", "denies" if answer == "deny" else "asks", words, tier))
@@ -533,10 +539,25 @@ class Gate:
         ruled = [
             mark
             for p in self._about(action, tool)
-            if isinstance(p.rule, MarkOutput) and p.rule.fits_path(action)
+            if isinstance(p.rule, MarkOutput) and p.rule.fields is None and p.rule.fits_path(action)
             for mark in p.rule.marks
         ]
         return tuple(dict.fromkeys((*declared, *ruled)))
+
+    def field_marks(self, action: Action, tool: ToolFacts | None) -> FieldMarks:
+        """The marks that the tool, or a rule, puts on fields of the output of an action."""
+        if action.type != "tool_call":
+            return ()
+        declared = tool.schema.field_marks if tool is not None else {}
+        if not declared and not self._has_marks:
+            return ()
+        found = [
+            (parse_field(path, "field_marks"), mark) for path, marks in declared.items() for mark in marks
+        ]
+        for policy in self._about(action, tool) if self._has_marks else ():
+            if isinstance(policy.rule, MarkOutput) and policy.rule.fits_path(action):
+                found += policy.rule.in_fields()
+        return found
 
     def may_mark(self, action: Action, tool: ToolFacts | None) -> Marks:
         """What rules put on the output of an action if what is still to be filled in fits them."""

@@ -33,13 +33,20 @@ import msgspec
 from placet.errors import NotJson
 from placet.ir.json_value import copy_json
 from placet.ir.tool_spec import Mark, Risk
+from placet.policy.calls import Calls
 from placet.policy.case import Rule
 from placet.policy.rule import DeclaredRule
+from placet.policy.sources import ValueSource
 from placet.policy.toml_file import TomlFile, listing
 
 _KINDS: dict[str, type[Rule]] = {str(kind.__struct_config__.tag): kind for kind in get_args(DeclaredRule)}
 _CHOICES = {"risk": list(get_args(Risk)), "mark": list(get_args(Mark)), "marks": list(get_args(Mark))}
 """What may stand under a key, in whichever rule."""
+_TABLES: dict[str, tuple[type[Calls], str]] = {
+    **dict.fromkeys(("only_after", "only_before", "never_with"), (Calls, "a table of calls")),
+    "unless_from": (ValueSource, "a source"),
+}
+"""Tables inside a rule, in whichever rule."""
 _PATTERNS = ("pattern", "matching")
 """Keys that hold a regular expression, in whichever rule."""
 _EXAMPLE = 'Write at least:  [[rule]]  name = "no-shell"  kind = "deny_tool"  tool = "shell"'
@@ -214,6 +221,7 @@ def _rule(file: TomlFile, table: dict[str, Any], place: str) -> tuple[str, Rule]
                 f"Add a line {key} = ...",
             )
     _check_patterns(file, given, place)
+    _check_tables(file, given, place)
     if kind == "allow_tool_param" and not given.keys() & {"values", "matching"}:
         fix = "Add values = [...] or matching = '...'."
         file.fail("it allows nothing: neither 'values' nor 'matching' is given", place, fix)
@@ -240,6 +248,20 @@ def _convert(file: TomlFile, given: dict[str, Any], struct: type[Rule], place: s
         if choices is not None and (wrong := re.match(r"invalid enum value '(.*)'$", problem, re.DOTALL)):
             file.no_choice(wrong[1], choices, key, key.rpartition(".")[2].partition("[")[0])
         file.fail(problem, key, "Give it a value of that kind." if problem.startswith("expected") else "")
+
+
+def _check_tables(file: TomlFile, given: dict[str, Any], place: str) -> None:
+    """Refuse an unknown key of a table inside a rule, with the nearest that it may have."""
+    for key, (struct, owner) in _TABLES.items():
+        value = given.get(key)
+        tables = [(f"{place}.{key}", value)]
+        if isinstance(value, list):
+            tables = [(f"{place}.{key}[{position}]", table) for position, table in enumerate(value)]
+        for where, table in tables:
+            if isinstance(table, dict):
+                for name in table:
+                    if name not in struct.__struct_fields__:
+                        file.unknown(name, struct.__struct_fields__, f"{where}.{name}", owner)
 
 
 def _check_patterns(file: TomlFile, given: dict[str, Any], place: str) -> None:

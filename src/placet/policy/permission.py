@@ -22,6 +22,7 @@ import msgspec
 from placet.errors import UsageError
 from placet.ir.json_value import JsonValue, texts_in
 from placet.ir.tool_spec import ToolSchema
+from placet.truncation import truncate_repr
 
 Tier = Literal["read_only", "sandbox_edit", "full_access"]
 """How far an action reaches.
@@ -185,7 +186,9 @@ class CallByCall:
                 stance = found if isinstance(found, Stance) else Stance(found)
                 if stance.answer in ANSWERS:
                     return stance
-                return Stance("deny", f"the approval policy answered {found!r:.80}, which is no answer")
+                return Stance(
+                    "deny", f"the approval policy answered {truncate_repr(found, 80)}, which is no answer"
+                )
         return Stance("ask", f"'{tool}' is a gated tool") if tool in self._gated else None
 
     def answering(self, posture: Posture) -> CallByCall:
@@ -226,6 +229,30 @@ def permissions_of(given: Permissions | Posture | str | None) -> Permissions | N
 
 CONFINED = "confined"
 """The label of a tool that can change nothing outside the folder where the work is done."""
+
+
+NOT_GRANTED = "needs {tier}, which is not granted without asking"
+"""Words for a call that the posture does not allow without an approval."""
+UNASKED = (
+    "it needs an approval, and there is nobody to ask. Do without it, or finish and state what is missing"
+)
+"""The same for a model, where there is nobody to ask. A person is told elsewhere how to allow it: a model
+cannot."""
+_UNGRANTED = re.compile(NOT_GRANTED.format(tier="(read_only|sandbox_edit|full_access)") + ";")
+
+
+def unasked_for(words: str) -> str | None:
+    """The tier that a rejected call needed, if there was nobody to ask for it; else None.
+
+    The tier is empty if a rule or a gate wanted the approval, so that no tier would have helped.
+
+    >>> unasked_for(f"rejected: tool 'pay' {NOT_GRANTED.format(tier='full_access')}; {UNASKED}")
+    'full_access'
+    """
+    found = _UNGRANTED.search(words)
+    if found is not None:
+        return found[1]
+    return "" if f"; {UNASKED}" in words else None
 
 
 def tier_of(schema: ToolSchema, parameters: Mapping[str, JsonValue], folder: str | None) -> Tier:

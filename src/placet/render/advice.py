@@ -176,11 +176,18 @@ def _by_hand(part: Part) -> Iterator[Advice]:
     failed = [step.id for step in part.steps.values() if step.is_stuck]
     if failed:
         yield Advice(f"Take {listing(failed)} back by hand: the compensation did not work.", is_urgent=True)
-    if part.staying:
-        many = len(part.staying) > 1
+    undoable = [part.steps[n] for n in part.staying if n in part.steps and part.steps[n].undo_command]
+    for commands, steps in _by_command(undoable).items():
+        many = len(steps) > 1
+        them = "them" if many else "it"
+        stay = f"{_names(steps)} {'stay' if many else 'stays'} done. To undo {them}:"
+        yield Advice(stay, clean(commands), is_urgent=True)
+    if lasting := [name for name in part.staying if name not in {step.id for step in undoable}]:
+        many = len(lasting) > 1
         yield Advice(
-            f"{listing(part.staying)} {'stay' if many else 'stays'} done and cannot be undone; "
-            f"see what {'they' if many else 'it'} left, and mind it in the next plan.",
+            f"{listing(lasting)} {'stay' if many else 'stays'} done, and the abort does not undo "
+            f"{'them' if many else 'it'}; see what {'they' if many else 'it'} left, "
+            "and mind it in the next plan.",
             is_urgent=True,
         )
     if elsewhere := part.restored_steps:
@@ -199,6 +206,14 @@ def _by_hand(part: Part) -> Iterator[Advice]:
     for wait in others[:5]:
         what = "Decide about" if wait.kind == "approval" else "Settle"
         yield Advice(f"{what} '{clean(wait.action_id, 60)}': {clean(wait.reason, 200)}", is_urgent=True)
+
+
+def _by_command(steps: list[Step]) -> dict[str, list[Step]]:
+    """Steps by the command that undoes them."""
+    found: dict[str, list[Step]] = {}
+    for step in steps:
+        found.setdefault(step.undo_command, []).append(step)
+    return found
 
 
 def _is_unasked(step: Step) -> bool:

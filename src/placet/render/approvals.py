@@ -15,14 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from placet.render.call_facts import confinement_words, recovery_words
+from placet.render.columns import Column, draw_columns
 from placet.render.diff import diff_block
 from placet.render.text import count, moment
 from placet.render.wrapping import cut_line, wrap_words
 from placet.safe_text import clean, columns
+from placet.truncation import redacted, truncate, truncate_tail
 
 Data = Mapping[str, Any]
 
@@ -31,8 +32,8 @@ _MOST_LINES = 200
 """Of parameters, a preview or a compensation, in the terminal."""
 _LABELS = 14
 """Columns for the names of facts."""
-_FLEXIBLE = {"run": 24, "action": 24, "tool": 24, "why": 60}
-"""The columns of a table that may be cut, and how wide they are at most."""
+_LEAST_TEXT = 24
+"""Columns that the text of a list has at least, where other columns can be left out for it."""
 
 _LOOKS = {
     "waiting": ("?", "bold yellow"),
@@ -44,50 +45,67 @@ _LOOKS = {
 }
 
 
-def approvals_table(found: Sequence[Data], now: float, width: int, *, with_status: bool) -> Table:
-    """One row for each approval; how it stands, and who decided when, is told only `with_status`."""
-    headings = ["id", "status", "run", "action", "tool", "why", "asked", "expires", "by", "decided"]
-    rows = []
+def approvals_table(
+    found: Sequence[Data], now: float, width: int | None, *, with_status: bool
+) -> Iterator[Text]:
+    """One row for each approval; how it stands, and who decided when, is told only `with_status`. `width` is
+    that of a terminal, None for a pipe."""
+    headings = ["id", "status", "run", "action", "tool", "asked", "expires", "by", "decided", "why"]
+    rows: list[dict[str, str | Text]] = []
     for one in found:
-        cells = (
-            clean(one["id"], 40),
-            f"{_LOOKS[one['status']][0]} {one['status']}",
-            *(clean(text, 60) for text in (one["run_id"], one["action_id"], one["tool"], _reasons(one)[0])),
+        sign, style = _LOOKS[one["status"]]
+        cells: tuple[str | Text, ...] = (
+            clean(one["id"]),
+            Text(f"{sign} {one['status']}", style=style),
+            *(clean(one[name] or "") for name in ("run_id", "action_id", "tool")),
             _ago(now - one["requested_at"]),
             # What is decided no longer expires.
             _expiry(one, now) if one["decision"] is None else "",
             *_decider(one, now),
+            clean(_reasons(one)[0]),
         )
         rows.append(dict(zip(headings, cells, strict=True)))
     if not with_status:
         headings = [name for name in headings if name not in ("status", "by", "decided")]
-    sizes = _sizes(headings, rows, width, keeps="why", yields=("expires", "asked") if with_status else ())
-    table = _table(sizes)
-    for one, row in zip(found, rows, strict=True):
-        style = {"status": _LOOKS[one["status"]][1]}
-        table.add_row(*(Text(row[name], style=style.get(name, "")) for name in sizes))
-    return table
+    return _draw(headings, rows, width, gives_way=("run", "action", "expires", "tool", "asked"))
 
 
-def standing_table(found: Sequence[Data], now: float, width: int) -> Table:
-    """One row for each that is approved for always: who said so, and until when it holds."""
-    headings = ["id", "run", "action", "tool", "by", "approved", "until"]
-    rows = []
+def standing_table(found: Sequence[Data], now: float, width: int | None) -> Iterator[Text]:
+    """One row for each that is approved for always: who said so, and until when. `width` is that of a
+    terminal, None for a pipe."""
+    headings = ["id", "run", "action", "by", "approved", "until", "tool"]
+    rows: list[dict[str, str | Text]] = []
     for one in found:
         until = one["holds_until"]
         cells = (
-            clean(one["id"], 40),
-            *(clean(text, 60) for text in (one["run_id"], one["action_id"], one["tool"])),
-            clean(one["decided_by"] or "", 24),
+            clean(one["id"]),
+            *(clean(one[name] or "") for name in ("run_id", "action_id")),
+            clean(one["decided_by"] or ""),
             _ago(now - one["decided_at"]),
             "for good" if until is None else moment(until),
+            clean(one["tool"] or ""),
         )
         rows.append(dict(zip(headings, cells, strict=True)))
-    sizes = _sizes(headings, rows, width, keeps="tool")
-    table = _table(sizes)
-    for row in rows:
-        table.add_row(*(Text(row[name]) for name in sizes))
-    return table
+    return _draw(headings, rows, width, gives_way=("run", "action"))
+
+
+def _draw(
+    headings: Sequence[str],
+    rows: Sequence[Mapping[str, str | Text]],
+    width: int | None,
+    *,
+    gives_way: Sequence[str],
+) -> Iterator[Text]:
+    """A list whose last column is a text, which alone may be cut. On a terminal the others are left out, one
+    after the other, until the text has room: an id that is cut cannot be copied."""
+    shown = list(headings)
+    if width is not None:
+        sizes = {name: max(columns(str(text)) for text in [name, *(r[name] for r in rows)]) for name in shown}
+        for name in gives_way:
+            if sum(sizes[each] + 2 for each in shown[:-1]) + _LEAST_TEXT > width:
+                shown.remove(name)
+    cells = [[row[name] for name in shown] for row in rows]
+    return draw_columns([Column(name, is_text=name == shown[-1]) for name in shown], cells, width)
 
 
 def _decider(approval: Data, now: float) -> tuple[str, str]:
@@ -97,43 +115,7 @@ def _decider(approval: Data, now: float) -> tuple[str, str]:
         who, when = approval["revoked_by"], approval["revoked_at"]
     if when is None:
         return "", ""
-    return clean("its run" if who is None else who, 24), _ago(now - when)
-
-
-def _table(sizes: Mapping[str, int]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name, size in sizes.items():
-        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=size, max_width=size)
-    return table
-
-
-def _sizes(
-    headings: Sequence[str],
-    rows: Sequence[Mapping[str, str]],
-    width: int,
-    *,
-    keeps: str,
-    yields: Sequence[str] = (),
-) -> dict[str, int]:
-    """The columns that are shown, each with its width.
-
-    Of the texts `keeps` is shown in any case; for it the columns in `yields` give way, one after the other.
-    """
-    # An id that is cut cannot be copied: the texts share what the rest leaves over, or give way.
-    sizes = {name: max(columns(text) for text in [name, *(row[name] for row in rows)]) for name in headings}
-    room = width - 2 * (len(headings) - 1) - sum(sizes[name] for name in headings if name not in _FLEXIBLE)
-    for name in [name for name in headings if name in _FLEXIBLE and name != keeps]:
-        if room < 24:
-            del sizes[name]
-            room += 2
-        else:
-            sizes[name] = min(sizes[name], _FLEXIBLE[name], max(room // 5, 6))
-            room -= sizes[name]
-    for name in yields:
-        if room < 12:
-            room += sizes.pop(name) + 2
-    sizes[keeps] = min(sizes[keeps], _FLEXIBLE[keeps], max(room, 12))
-    return sizes
+    return clean("its run" if who is None else who), _ago(now - when)
 
 
 def approval_lines(approval: Data, now: float, width: int, *, is_whole: bool = False) -> Iterator[Text]:
@@ -184,7 +166,7 @@ def _call_facts(approval: Data) -> Iterator[tuple[str, str]]:
 
 def _change(heading: str, diff: str, width: int, *, is_whole: bool) -> Iterator[Text]:
     """What would change in files; without a diff the heading says why."""
-    words = f"{heading}:" if diff else f"{heading}."
+    words = f"{heading}:" if diff else f"{heading.rstrip('.')}."
     for line in wrap_words(clean(words, None if is_whole else _LONGEST_LINE), max(width, 20), cuts=True):
         yield Text(line)
     if diff:
@@ -228,9 +210,11 @@ def _block(heading: str, text: str, width: int, *, is_whole: bool) -> Iterator[T
     yield Text(f"{heading}:" if text else f"{heading}.")
     if not text:
         return
-    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    lines = _lines(text)
     left_out = len(lines) - _MOST_LINES
     if left_out > 0 and not is_whole:
+        lines = _lines(redacted(text))
+        left_out = max(len(lines) - _MOST_LINES, 0)
         half = _MOST_LINES // 2
         lines[half:-half] = [f"… {left_out:,} lines are left out here; see them with --json …"]
     for line in lines:
@@ -239,13 +223,18 @@ def _block(heading: str, text: str, width: int, *, is_whole: bool) -> Iterator[T
             yield Text.assemble(("  │ ", "dim"), piece)
 
 
+def _lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
 def _cut(line: str) -> str:
     """A line without its middle, if it is long."""
     left_out = len(line) - _LONGEST_LINE
     if left_out <= 0:
         return line
     half = _LONGEST_LINE // 2
-    return f"{line[:half]} … {left_out:,} characters are left out here; see them with --json … {line[-half:]}"
+    words = f"… {left_out:,} characters are left out here; see them with --json …"
+    return f"{truncate(line, half)} {words} {truncate_tail(line, half)}"
 
 
 def _expiry(approval: Data, now: float) -> str:

@@ -16,6 +16,7 @@ import msgspec
 from placet.ir.json_value import JsonValue
 from placet.render.text import value
 from placet.safe_text import clean
+from placet.truncation import truncate
 
 _VALUE = 60
 """Columns of one value."""
@@ -54,7 +55,7 @@ def came_words(text: str, parameters: Mapping[str, JsonValue] | None = None) -> 
     >>> came_words("path: a.txt\\ntext (2 lines):\\nHello\\nthere", {"path": "a.txt"})
     'Hello'
     """
-    text = text[:_MOST_READ].strip()
+    text = truncate(text, _MOST_READ).strip()
     fields = _fields(text)
     if not fields:
         return _first(text)

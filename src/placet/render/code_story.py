@@ -23,6 +23,7 @@ from placet.render.history import History
 from placet.render.step_story import section
 from placet.render.text import count, duration, listing, moment
 from placet.safe_text import clean
+from placet.truncation import truncate
 
 _LONG = 300
 _LINES = 120
@@ -163,7 +164,7 @@ def _happened(events: Sequence[Event], place: str, *, is_stored: bool) -> Iterat
             case "coding_question_asked":
                 yield Text(f"    {mark}? it asked: {clean(_word(said, 'text'), _LONG)}", style="yellow")
             case "coding_published":
-                branch, commit = (clean(_word(said, name)[:100]) for name in ("branch", "commit"))
+                branch, commit = (clean(truncate(_word(said, name), 100)) for name in ("branch", "commit"))
                 yield Text(f"  ✓ It was published as {branch} ({commit[:10]}).", style="green")
             case "run_resumed":
                 yield Text(f"  It was taken up again on {moment(event.time)}.", style="dim")

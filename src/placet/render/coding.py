@@ -22,6 +22,7 @@ from placet.render.columns import Column, draw_columns
 from placet.render.text import count, duration, moment, short_moment
 from placet.render.turns import money
 from placet.safe_text import clean
+from placet.truncation import redacted
 
 Data = Mapping[str, Any]
 """A session as JSON, as `placet code show --json` prints it."""
@@ -149,6 +150,8 @@ def tail_lines(output: str, most: int = _TAIL_LINES) -> Iterator[str]:
     # Checks run on an export, which is gone by now: what stays is the way from the top.
     plain = _EXPORT.sub("", output.replace("\r\n", "\n"))
     lines = plain.rstrip().split("\n")
+    if len(lines) > most:
+        lines = redacted(plain).rstrip().split("\n")
     left_out = len(lines) - most
     if left_out > 0:
         yield f"  │ … {count(left_out, 'line')} before …"
@@ -160,6 +163,8 @@ def tail_lines(output: str, most: int = _TAIL_LINES) -> Iterator[str]:
 
 def text_lines(text: str, most: int = _SUMMARY_LINES) -> Iterator[str]:
     """The first lines of what a model says."""
+    if text.count("\n") > most:
+        text = redacted(text)
     lines = [line for line in text.replace("\r\n", "\n").strip().split("\n") if line.strip()]
     for line in lines[:most]:
         yield f"  “ {clean(line.strip().expandtabs(4), _LINE)}"

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from placet.render.wrapping import cut_line
 from placet.safe_text import clean, columns
+from placet.truncation import redacted
 
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 _HEADS = ("diff --git", "+++", "---", "index ", "new file", "deleted file", "rename ")
@@ -38,6 +39,8 @@ def diff_block(diff: str, width: int, most: int | None = None) -> Iterator[Text]
     lines = diff_lines(diff)
     left_out = len(lines) - most if most is not None else 0
     if left_out > 0 and most is not None:
+        lines = diff_lines(redacted(diff))
+        left_out = max(len(lines) - most, 0)
         half = most // 2
         words = f"… {left_out:,} lines of the diff are left out here; see them with --json …"
         lines[half:-half] = [Text(words, style="bold yellow")]

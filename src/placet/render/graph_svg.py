@@ -291,7 +291,7 @@ class _Picture:
             look = MARKS["stays_done"]
             for name in self.result.irreversible:
                 if name not in self.ended or self.ended[name].status != "unknown":
-                    words = f"{look.sign} {clean(name, 30)} {look.word}: it cannot be taken back"
+                    words = f"{look.sign} {clean(name, 30)} {look.word}: the abort does not undo it"
                     notes.append((words, look.ink))
         if not notes:
             return top

@@ -120,7 +120,7 @@ class History:
         # Of a run that had ended before, nothing may be heard but its result.
         self.run_id = self.run_id or result.run_id
         part.outcome, part.error = result.outcome, why(result.error)
-        part.note_irreversible(result.irreversible)
+        part.note_irreversible(result.irreversible, result.undo_commands)
         for found in result.results:
             step = part.step(found.action_id)
             canceled = found.status == "skipped" and (found.error or "").startswith(CANCELED_PREFIX)
@@ -283,7 +283,10 @@ class History:
             cost = data.get("cost")
             if isinstance(cost, dict):
                 part.cost = {name: n for name, n in cost.items() if isinstance(n, int | float)}
-            part.note_irreversible(_texts(data.get("irreversible")))
+            commands = data.get("undo_commands")
+            part.note_irreversible(
+                _texts(data.get("irreversible")), commands if isinstance(commands, dict) else {}
+            )
             part.note_waiting(
                 Wait(
                     _text(w, "kind") or "",

@@ -18,6 +18,7 @@ from placet.render.advice import db_words
 from placet.render.text import count, duration, moment
 from placet.render.turns import money
 from placet.safe_text import clean
+from placet.truncation import redacted
 
 Data = Mapping[str, Any]
 """A loop or a round as JSON, as `placet loop list --json` and `placet loop show --json` print them."""
@@ -300,6 +301,8 @@ def round_steps(
 
 
 def _text(name: str, text: str) -> Iterator[Text]:
+    if text.count("\n") > 20:
+        text = redacted(text)
     lines = [line for line in text.strip().split("\n") if line.strip()]
     for line in lines[:20]:
         yield Text(f"  “ {clean(line.strip().expandtabs(4), _LINE)}")

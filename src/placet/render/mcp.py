@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placet.safe_text import clean
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -50,7 +51,7 @@ def tool_lines(tools: Sequence[Mapping[str, Any]]) -> Iterable[Text]:
 
 def _about(tool: Mapping[str, Any]) -> Iterable[str]:
     text = tool["description"]
-    shown = clean(text[:_DESCRIPTION_SHOWN], lines=True, tabs=True).strip()
+    shown = clean(truncate(text, _DESCRIPTION_SHOWN), lines=True, tabs=True).strip()
     yield from (line for line in shown.splitlines() if line.strip())
     if len(text) > _DESCRIPTION_SHOWN:
         yield f"... and {len(text) - _DESCRIPTION_SHOWN:,} characters more; --json shows all"

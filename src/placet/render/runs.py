@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from rich.text import Text
 
 from placet.render.columns import Column, draw_columns
-from placet.render.marks import MARKS, Mark, outcome_mark
+from placet.render.marks import MARKS, NONZERO, Mark, outcome_mark
 from placet.render.text import duration, moment, short_moment
 from placet.safe_text import clean
 
@@ -23,7 +23,7 @@ Data = Mapping[str, Any]
 
 _MOST_BELOW = 10
 """Sub-runs of one run that a terminal shows; of more, one fewer and how many are left."""
-_WORDS = {"waiting": "waiting", "left": "idle chat"}
+_WORDS = {"waiting": "waiting", "left": "idle chat", NONZERO: "nonzero exit"}
 """Shorter than what one run is told with: here they stand in a column, as `--status` names them."""
 
 
@@ -109,6 +109,8 @@ def _cells(
         return [f"{indent}{said}", *[""] * (5 + with_folders)]
     about = led.get(run["run_id"])
     status = "left" if about is not None and about.is_left else run["status"]
+    if status == "succeeded" and run.get("nonzero"):
+        status = NONZERO
     look = look_of(status)
     task = clean(" ".join(about.task.split())) if about is not None else ""
     source = clean(run["source"])

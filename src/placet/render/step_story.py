@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
+from placet.render.calls import given_words
 from placet.render.history import History, Resumption
 from placet.render.marks import AWAITING, MARKS, NONZERO, mark
 from placet.render.questions import Question, answer_words, reason_words, trail_words, without_trail
@@ -69,7 +70,9 @@ def status_of(step: Step) -> str:
     return AWAITING if step.is_awaiting else NONZERO if step.is_nonzero else step.status
 
 
-def tell_step(step: Step, indent: str, origin: float | None, now: float) -> Iterator[Text]:
+def tell_step(
+    step: Step, indent: str, origin: float | None, now: float, *, with_parameters: bool = False
+) -> Iterator[Text]:
     """What became of an action: who decided, what it took, why it ended so."""
     look = mark(status_of(step))
     line = Text(indent)
@@ -100,6 +103,8 @@ def tell_step(step: Step, indent: str, origin: float | None, now: float) -> Iter
     if origin is not None and began is not None and 0 <= began - origin < 1e9:
         line.append(f"  +{began - origin:.3f} s", style="dim")
     yield line
+    if with_parameters and step.given:
+        yield Text(f"{indent}  {clean(given_words(step.given), _LONG)}", style="dim")
     yield from _asked(step, indent, now)
     for retry in step.retries[:20]:
         wait = duration(retry.delay_ms)

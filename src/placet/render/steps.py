@@ -102,7 +102,9 @@ class Step:
     """The action whose answer was taken instead of a second call."""
     rolled_back: bool = False
     is_irreversible: bool = False
-    """It took effect in a plan that was aborted, and nothing can take it back."""
+    """It took effect in a plan that was aborted, and the abort did not undo it."""
+    undo_command: str = ""
+    """With which a person can undo it, where that is known."""
     is_restored: bool = False
     """It ran commands in a bound folder, which is as before again. What they did elsewhere stays."""
     isolation: str | None = None
@@ -160,6 +162,11 @@ class Step:
         return self.undoing is not None and self.undoing.status not in ("succeeded", "executing", "in_flight")
 
 
+def unundone_words(step: Step) -> str:
+    """How an effect that outlives the abort of its plan can be undone, as far as that is known."""
+    return f"to undo it: {step.undo_command}" if step.undo_command else "the abort does not undo it"
+
+
 @dataclass(slots=True)
 class Part:
     """One proposal of a run: the first, or one that a replan brought."""
@@ -211,7 +218,7 @@ class Part:
 
     @property
     def staying(self) -> list[str]:
-        """Ids that took effect and cannot be taken back; where the effect itself is unknown, see there."""
+        """Ids that took effect and were not undone; where the effect itself is unknown, see there."""
         return [
             name
             for name in self.irreversible
@@ -264,12 +271,14 @@ class Part:
             question = step.approvals.pop(wait.approval, None) or Question(wait.approval, [wait.reason])
             step.approvals[wait.approval] = question
 
-    def note_irreversible(self, names: Iterable[str]) -> None:
-        """Take over which actions nothing can take back."""
+    def note_irreversible(self, names: Iterable[str], commands: Mapping[str, JsonValue]) -> None:
+        """Take over which actions were not undone, and the commands with which a person can undo them."""
         self.irreversible = list(names)
         for name in self.irreversible:
             if name in self.steps:
-                self.steps[name].is_irreversible = True
+                step = self.steps[name]
+                step.is_irreversible = True
+                step.undo_command = str(commands.get(name) or step.undo_command)
 
     def undone_in_ms(self, action_id: str) -> float | None:
         """How long taking an action back took."""

@@ -19,7 +19,7 @@ from placet.render.advice import advise
 from placet.render.history import History
 from placet.render.marks import MARKS, NONZERO, mark, outcome_mark
 from placet.render.step_story import resumed_words, section, status_of, tell_restored, tell_step, waited_ms
-from placet.render.steps import INTERRUPTED, Part, Step
+from placet.render.steps import INTERRUPTED, Part, Step, unundone_words
 from placet.render.text import count, duration, listing, moment, value
 from placet.render.turn_story import tell_turns
 from placet.safe_text import clean
@@ -76,7 +76,7 @@ def tell_history(
         lines += section("What happened", _happened(part, now))
         lines += section("What it changed", _changed(part))
         lines += section("What was undone", _undone(part))
-        lines += section("What could not be undone", _stuck(part))
+        lines += section("What was not undone", _stuck(part))
     lines += section("Replanning", _replans(history))
     lines += section("What to do next", _next(history, log, db, now))
     return lines
@@ -159,7 +159,9 @@ def _happened(part: Part, now: float) -> Iterator[Text]:
         if len(group) > 1:
             yield Text(f"  {len(group)} at once:", style="dim")
         for step in group:
-            yield from tell_step(step, "    " if len(group) > 1 else "  ", part.started, now)
+            yield from tell_step(
+                step, "    " if len(group) > 1 else "  ", part.started, now, with_parameters=True
+            )
     if len(shown) < len(steps):
         rest = Counter(map(status_of, steps))
         rest.subtract(map(status_of, shown))
@@ -248,8 +250,9 @@ def _stuck(part: Part) -> Iterator[Text]:
         found = part.steps.get(name)
         what = f" ({clean(found.does, 60)})" if found is not None and found.does else ""
         look = MARKS["stays_done"]
+        how = unundone_words(found if found is not None else Step(name))
         yield Text(
-            f"  {look.sign} {clean(name, 60)}{what} {look.word}: it took effect and cannot be taken back",
+            f"  {look.sign} {clean(name, 60)}{what} {look.word}: it took effect; {clean(how, _LONG)}",
             style=look.style,
         )
     if len(part.staying) > _FINE_SHOWN:

@@ -75,15 +75,22 @@ def brief_lines(schemas: Sequence[ToolSchema], *, title: str, is_first: bool) ->
         line = Text("  ")
         line.append(name, style="bold")
         first = schema.description.partition(". ")[0].rstrip(".")
-        line.append(f"{' ' * (width - columns(name))}  {clean(first, 100)}")
+        line.append(f"{' ' * (width - columns(name))}  {clean(first)}")
         lines.append(line)
     return lines
 
 
 def tool_page(
-    schema: ToolSchema, source: str, *, timeout_ms: int | None, max_retries: int | None, where: str
+    schema: ToolSchema,
+    source: str,
+    *,
+    timeout_ms: int | None,
+    max_retries: int | None,
+    where: str,
+    is_restorable: bool = False,
 ) -> list[Text]:
-    """One tool, with what each of its parameters means."""
+    """One tool, with what each of its parameters means. `is_restorable`: an abort undoes what it does where
+    it restores the folder."""
     lines = [_heading(schema), Text()]
     lines += [
         Text(f"  {words}") for words in clean(schema.description, 5000, lines=True).strip().splitlines()
@@ -96,7 +103,7 @@ def tool_page(
             words = kind.get("description") if isinstance(kind, dict) else None
             if isinstance(words, str):
                 lines += [Text(f"      {line}") for line in clean(words, 2000, lines=True).splitlines()]
-    facts = [*_facts(schema)]
+    facts = [*_facts(schema, "undone by an abort only with --workspace" if is_restorable else "")]
     facts += [f"ended after {duration(timeout_ms)}"] if timeout_ms is not None else []
     facts += [f"at most {count(max_retries, 'retry', 'retries')}"] if max_retries is not None else []
     lines += [Text(), Text(f"  {', '.join(facts)}"), Text(f"  runs {where}")]
@@ -112,8 +119,8 @@ def _heading(schema: ToolSchema) -> Text:
     return line
 
 
-def _facts(schema: ToolSchema) -> list[str]:
-    facts = [f"risk {schema.risk}", schema.undo]
+def _facts(schema: ToolSchema, undo: str = "") -> list[str]:
+    facts = [f"risk {schema.risk}", undo or schema.undo]
     if schema.idempotent and schema.risk != "idempotent":
         facts.append("idempotent")
     if schema.cache_ttl_secs is not None:
@@ -126,6 +133,8 @@ def _facts(schema: ToolSchema) -> list[str]:
         facts.append("labels " + listing(schema.labels))
     if schema.marks:
         facts.append(f"what it answers is {' and '.join(clean(name, 20) for name in schema.marks)}")
+    for path, marks in schema.field_marks.items():
+        facts.append(f"its field {clean(path, 80)} is {' and '.join(clean(name, 20) for name in marks)}")
     return facts
 
 

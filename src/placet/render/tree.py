@@ -19,7 +19,7 @@ from placet.render.calls import came_words, given_words
 from placet.render.history import History
 from placet.render.marks import AWAITING, MARKS, NONZERO, mark, outcome_mark
 from placet.render.questions import reason_words
-from placet.render.steps import INTERRUPTED, Part, Step
+from placet.render.steps import INTERRUPTED, Part, Step, unundone_words
 from placet.render.text import count, count_actions, duration, exit_words, value
 from placet.render.turns import Gap, Led, Made, Turn, is_notable, spent_words, worth_telling
 from placet.render.wrapping import wrap_words
@@ -321,7 +321,7 @@ def _remark(step: Step) -> str:
     elif step.is_cached:
         words.append("from the cache")
     if step.look == "stays_done":
-        words.append("taking it back failed" if step.is_stuck else "it cannot be taken back")
+        words.append("taking it back failed" if step.is_stuck else unundone_words(step))
     elif step.look == "restored":
         words.append("its folder is as before; what it did elsewhere stays")
     elif step.error:

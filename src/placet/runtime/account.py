@@ -42,6 +42,8 @@ def ending(result: ProposalResult) -> dict[str, JsonValue]:
         data["error"] = result.error
     if result.irreversible:
         data["irreversible"] = list(result.irreversible)
+    if result.undo_commands:
+        data["undo_commands"] = dict(result.undo_commands)
     if result.compensations:
         data["compensations"] = msgspec.to_builtins(result.compensations)
     if result.waiting:

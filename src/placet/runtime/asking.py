@@ -26,8 +26,9 @@ from placet.ir.action import Action
 from placet.ir.call_facts import Confinement
 from placet.ir.json_value import JsonValue
 from placet.policy.gate import Objection
-from placet.runtime.call_facts import RecoveryOf, confinement_of, facts_of, isolation_words
+from placet.runtime.call_facts import UNCONFINED, RecoveryOf, confinement_of, facts_of, isolation_words
 from placet.runtime.calls import words_of
+from placet.truncation import truncate_repr
 from placet.validator import undo_action, undo_of
 
 if TYPE_CHECKING:
@@ -62,9 +63,13 @@ class Reply(msgspec.Struct, frozen=True):
         """
         if self.decision not in ANSWERS:
             raise UsageError(
-                f"Reply({self.decision!r:.80}) is no decision. Write Reply('once') to approve this call, "
+                f"Reply({truncate_repr(self.decision, 80)}) is no decision. Write Reply('once') to "
+                "approve this call, "
                 "Reply('always') to approve every equal call, or Reply('deny', 'reason')."
             )
+        for name, text in (("reason", self.reason if self.reason is not None else ""), ("by", self.by)):
+            if not isinstance(text, str):
+                raise UsageError(f"Reply({name}={truncate_repr(text, 80)}) is no text.")
 
 
 class Person(Protocol):
@@ -238,7 +243,9 @@ class Desk:
         try:
             reply = await self._one_at_a_time(asked)
             if reply is not None and not isinstance(reply, Reply):
-                raise UsageError(f"person returned {reply!r:.80}; return a Reply, or None")
+                raise UsageError(f"person returned {truncate_repr(reply, 80)}; return a Reply, or None")
+            if reply is not None and reply.decision == "edits" and not asked.offers_edits:
+                raise UsageError("person answered 'edits', which this question does not offer")
         except Exception as error:
             # That asking failed says nothing about the action: the question stays open, or is a no.
             reply, words = None, f"{type(error).__name__}: {words_of(error)}"
@@ -348,18 +355,17 @@ async def ask(
     while True:
         try:
             confinement = await confinement_of(action, tool)
-            question = _question(x, i, action, tool, objections, confinement)
+            about = partial(_question, x, i, action, tool, objections)
             known = await _covering(x, desk, tool, objections)
             is_covered = known is not None
+            question = about(confinement)
             if known is None:
-                known = await desk.known(question.id, question.fingerprint)
-            for again in range(1, _MOST_AGAIN):
-                if known is None or is_covered or _is_about(known, question):
-                    break
-                question = _question(x, i, action, tool, objections, confinement, again)
-                known = await desk.known(question.id, question.fingerprint)
-            if known is not None and not is_covered and not _is_about(known, question):
-                raise UsageError("the ledger answers other questions than it is asked")
+                question, known = await _known(desk, partial(about, confinement))
+            if known is None and question.fingerprint != about(UNCONFINED).fingerprint:
+                # What was approved without confinement is approved with it, and not the other way round.
+                other, given = await _known(desk, partial(about, UNCONFINED))
+                if given is not None and given.decision in GIVEN:
+                    question, known = other, given
             if known is None:
                 told = await facts_of(x, i, action, tool, confinement, desk.recovery)
                 question = replace(
@@ -405,8 +411,8 @@ async def ask(
             break
         if is_covered or tool is not tool_now:
             continue  # What asks now is something else.
-        asked_now = _question(x, i, action, tool, objections, confinement)
-        if asked_now.fingerprint == question.fingerprint:
+        now = UNCONFINED if question.confinement is UNCONFINED else confinement
+        if _question(x, i, action, tool, objections, now).fingerprint == question.fingerprint:
             break
     x.approve(i, answer)
     rest = x.admit(i, action, tool, x.now())
@@ -440,6 +446,16 @@ def _asks_for_tier(objections: Sequence[Objection], tier: Tier) -> bool:
 
 def _asking_failed(x: Gated, i: int, error: str) -> None:
     x.note("sink_failed", i, {"sink": "person", "error": error})
+
+
+async def _known(desk: Desk, about: Callable[[int], Approval]) -> tuple[Approval, Approval | None]:
+    """A question as it would be put now, and what the ledger knows of it."""
+    for again in range(_MOST_AGAIN):
+        question = about(again)
+        known = await desk.known(question.id, question.fingerprint)
+        if known is None or _is_about(known, question):
+            return question, known
+    raise UsageError("the ledger answers other questions than it is asked")
 
 
 def _is_about(known: Approval, question: Approval) -> bool:
@@ -489,6 +505,7 @@ def _question(
         policy_version=x.policy_version,
         compensation=compensation,
         isolation=isolation_words(confinement),
+        agent=(x.run.caller, x.run.leader),
     )
     found = x.permission(action, tool)
     now = time.time()

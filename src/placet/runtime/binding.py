@@ -11,7 +11,6 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-import copy
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -70,10 +69,7 @@ class Binding:
             )
         if tool.confined_to is None or not _is_confined(tool.schema) or tool.schema.reversibility is not None:
             return tool
-        tool.compile()
-        here = copy.copy(tool)
-        here.schema = msgspec.structs.replace(tool.schema, reversibility="reversible")
-        return here
+        return tool.redeclared(reversibility="reversible")
 
 
 def binding_of(
@@ -104,6 +100,11 @@ def binding_of(
 def is_taken_back(tool: Tool) -> bool:
     """Whether what a tool does is surely taken back by restoring the folder, in a bound runtime."""
     return tool.confined_to is not None and counts_on_restore(tool)
+
+
+def is_restorable(tool: Tool) -> bool:
+    """Whether restoring the folder undoes what a tool does, in a runtime that is bound to its folder."""
+    return tool.confined_to is not None and _is_confined(tool.schema) and tool.schema.reversibility is None
 
 
 def counts_on_restore(tool: Tool) -> bool:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _LONG = 300
 _STATE = Confinement(runs_in="state", network="none")
 _PYTHON = Confinement(runs_in="python")
+UNCONFINED = Confinement(runs_in="program")
+"""A program that acts with all rights of the person."""
 
 
 class Effect(NamedTuple):
@@ -94,6 +96,26 @@ async def facts_of(
         diff = preview.diff if preview is not None else None
     undone = await _recovery(x, i, action, tool, confinement, preview, recovery)
     return CallFacts(undone, edit, diff)
+
+
+async def note_recovery(x: Gated, i: int, action: Action, tool: Tool) -> None:
+    """Note, before an edit, the command with which a person can undo it after an abort that does not."""
+    recovery = x.services.desk.recovery if x.services.desk is not None else None
+    if recovery is None or x.size < 2 or undo_of(action, tool) != "irreversible":
+        return  # A plan of one action aborts before the edit, or not at all.
+    preview = await _preview(x, i, action, tool)
+    if preview is None or not preview.paths:
+        return
+    if all(path in x.undo_paths for path in preview.paths):
+        # Edited before: what brings back the file of then undoes this edit too.
+        commands = dict.fromkeys(x.undo_paths[path] for path in preview.paths)
+    else:
+        found = await _recovery(x, i, action, tool, await confinement_of(action, tool), preview, recovery)
+        if not found.is_by_hand:
+            return
+        commands = {found.command: None}
+        x.undo_paths |= dict.fromkeys(preview.paths, found.command)
+    x.undo_commands[action.id] = " && ".join(commands)
 
 
 async def _preview(x: Gated, i: int, action: Action, tool: Tool | None) -> Preview | None:

@@ -25,6 +25,7 @@ from placet.runtime.workers import Workers
 from placet.tools.context import ToolContext
 from placet.tools.output import to_json
 from placet.tools.tool import Tool
+from placet.truncation import truncate_repr
 
 GRACE_S = 1.0
 """How long a task that was told to stop may take to do so before it is left behind."""
@@ -90,7 +91,9 @@ def failure_of(error: BaseException) -> AttemptFailed:
     if isinstance(error, asyncio.CancelledError):
         return AttemptFailed("the tool cancelled itself", unknown=True)
     if isinstance(error, SystemExit):
-        return AttemptFailed(f"the tool tried to exit the process (code {error.code!r:.40})", unknown=True)
+        return AttemptFailed(
+            f"the tool tried to exit the process (code {truncate_repr(error.code, 40)})", unknown=True
+        )
     unknown = isinstance(error, _UNKNOWN_OUTCOME) and not isinstance(error, _NEVER_BEGAN)
     text = words_of(error)
     return AttemptFailed(

@@ -29,6 +29,7 @@ from placet.policy.budget import Allowance
 from placet.policy.gate import Gate
 from placet.policy.marks import UNMARKED
 from placet.redaction import Redactor
+from placet.runtime.call_facts import note_recovery
 from placet.runtime.calls import (
     Attempt,
     AttemptFailed,
@@ -337,6 +338,8 @@ class Execution(Gated):
         failure: AttemptFailed | None = None,
     ) -> None:
         """Attempts, until one succeeds or none is left; `failure` is that of a first one already made."""
+        if tool is not None and tool.preview is not None and failure is None:
+            await note_recovery(self, i, action, tool)
         first = self.now()
         notes = self.notes
         is_unsafe = tool is not None and not tool.schema.repeatable
@@ -428,7 +431,6 @@ class Execution(Gated):
             run_id=self.run.run_id,
             tenant=self.run.tenant,
             caller=self.run.caller,
-            labels=frozenset(self.inflow(i).at(None)),
             cancel=self.run.cancel or Cancel(),
             deps=self.run.deps,
             idempotency_key=f"{self.run.run_id}-{self.key(i)}",
@@ -436,7 +438,9 @@ class Execution(Gated):
             on_progress=progress,
             on_command=partial(self.note, "command_ran", i),
             on_model=partial(self.note, "model_answered", i),
-            on_label=partial(self.label_output, i),
+            typed=self.typed,
+            on_labels=partial(self.labels_of, i),
+            on_label=partial(self.label, i),
         )
 
     def _may_retry(self, action: Action, made: int, failure: AttemptFailed, tool: Tool | None) -> bool:
@@ -488,10 +492,13 @@ class Execution(Gated):
             self._tried.pop(i, None)
         if action.expected_effects:
             changes = self.effects(action, dict(changes))
+        # Equal calls may have other sources: an answer that says where it is from is this call's alone.
+        has_labelled = self.has_labelled(i)
         if key is not None:
             assert tool is not None
-            self.page.end(key, Answer(action.id, output) if deduplicates(action, tool) else None)
-            ttl_s = tool.schema.cache_ttl_secs
+            is_shared = deduplicates(action, tool) and not has_labelled
+            self.page.end(key, Answer(action.id, output) if is_shared else None)
+            ttl_s = tool.schema.cache_ttl_secs if not has_labelled else None
             if ttl_s is not None:
                 if tool.schema.risk == "read_only":
                     self.services.cache.put(key, output, ttl_s)

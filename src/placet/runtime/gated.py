@@ -9,7 +9,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +17,19 @@ import msgspec
 
 from placet.approvals.approval import Approval
 from placet.ir.action import Action
+from placet.ir.fields import marked_parts
 from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
+from placet.ir.provenance import Labels
 from placet.ir.references import MissingPath, Reference, resolve
 from placet.ir.result import CANCELED_PREFIX
-from placet.ir.tool_spec import Mark
 from placet.policy.budget import Allowance
 from placet.policy.gate import Gate, Objection, of_undo
-from placet.policy.marks import NO_MARKS, UNMARKED, Flow, Inflow, Marks, Trail, union
+from placet.policy.marks import NO_MARKS, UNMARKED, Flow, Inflow, Marks, labels_from, marks_from, union
 from placet.policy.permission import Answer as PostureAnswer
 from placet.policy.permission import Tier
+from placet.policy.sources import ToolAnswer
 from placet.runtime.asking import answer_words, ask, denial_of, from_before, trail_of
 from placet.runtime.journal import Beginning, key_of, undo_key_of
 from placet.runtime.notes import Notes
@@ -36,8 +38,8 @@ from placet.runtime.run_info import RunInfo
 from placet.runtime.without_calls import WithoutCalls
 from placet.state.store import ReadOnly
 from placet.tools.tool import Tool
-from placet.validator import parameter_problems, undo_action
-from placet.verify.names import misnamed_parameters
+from placet.validator import undo_action
+from placet.verify.names import misnamed_parameters, with_misnamed
 
 if TYPE_CHECKING:
     from placet.runtime.services import Services
@@ -54,8 +56,6 @@ class Gated(WithoutCalls):
         "_flow",
         "_gate",
         "_judge",
-        "_labelled",
-        "_misnamed",
         "_owners",
         "_references",
         "_succeeded",
@@ -65,9 +65,14 @@ class Gated(WithoutCalls):
         "denials_from",
         "given",
         "grants",
+        "labelled",
+        "misnamed",
         "notes",
         "plan",
         "restores",
+        "typed",
+        "undo_commands",
+        "undo_paths",
     )
 
     def __init__(
@@ -107,14 +112,20 @@ class Gated(WithoutCalls):
         self.restores: Callable[[Sequence[str]], str] | None = None
         """Where an abort restores the folder of the plan: why it would not restore one of these paths, empty
         if it would."""
+        self.undo_commands: dict[str, str] = {}
+        """By action, the command with which a person can undo its edit where an abort does not."""
+        self.undo_paths: dict[str, str] = {}
+        """The same by the path of the file."""
         self.denials_from = 0
         """The number of the plan from which on a no holds for later ones."""
         self.given: Inflow = UNMARKED
         """The marks on what the plan says outright, where whoever wrote it had read something marked."""
-        self._labelled: dict[int, Marks] = {}
-        """Labels that tools have put on their own outputs."""
-        self._misnamed: dict[str, str] | None = None
-        """By action, the unknown field that probably holds its parameters; None until somebody asks."""
+        self.typed: Sequence[str] = ()
+        """Texts that the person typed in the conversation that the plan is from."""
+        self.labelled: dict[int, Marks] = {}
+        """Labels that tools have put on their outputs while they ran, by position."""
+        self.misnamed: Mapping[str, str] = misnamed_parameters(proposal)
+        """By action, the unknown field that holds its parameters."""
         self._flow: Flow | None = None
         if gate.state_marks is not None:
             self._follow_marks()
@@ -125,14 +136,35 @@ class Gated(WithoutCalls):
         """From now on something may be marked."""
         self.mark_unit = self.services.marks.begin(self.proposal.id)
         marks = self.services.marks.scoped(self.run.tenant, self.mark_unit)
-        self._flow = Flow(self._gate.marks, marks)
+        self._flow = Flow(self._gate.marks, marks, self._gate.field_marks)
         self.on_success = self.follow
 
-    def be_given(self, given: Inflow) -> None:
-        """What the plan says outright has these marks, also where no tool or rule marks anything."""
+    def give(self, given: Inflow) -> None:
+        """Set the marks on what the plan says outright, and follow marks from now on."""
         self.given = given
         if self._flow is None:
             self._follow_marks()
+
+    def labels_of(self, i: int, parameter: str | None) -> Labels:
+        """The labels on a parameter of an action, or on any of them."""
+        return labels_from(self.inflow(i).at(parameter))
+
+    def label(self, i: int, labels: Labels) -> None:
+        """Label the output of an action, as its tool says. May be called in any thread."""
+        self.labelled[i] = union(self.labelled.get(i, NO_MARKS), marks_from(labels))
+
+    def has_labelled(self, i: int) -> bool:
+        """Whether the tool has labelled its output; if so, marks are followed from now on."""
+        if i not in self.labelled:
+            return False
+        if self._flow is None:
+            self._follow_marks()
+        return True
+
+    def _also(self, i: int) -> Marks:
+        """Marks on an output besides those that the tool declares and that the plan's references bring."""
+        given = self.given.at(None)
+        return union(self.labelled[i], given) if self.has_labelled(i) else given
 
     def count_versions_from(self, beginning: Beginning) -> None:
         """Compare assumptions about versions with the counting of the time when the run began."""
@@ -187,6 +219,10 @@ class Gated(WithoutCalls):
 
     def objections(self, i: int, action: Action, tool: Tool | None) -> Sequence[Objection]:
         """What the gates say to an action, as things stand now."""
+        found = self._ask_gates(i, action, tool)
+        return found if not self.misnamed else with_misnamed(found, self.misnamed, action)
+
+    def _ask_gates(self, i: int, action: Action, tool: Tool | None) -> Sequence[Objection]:
         template = self.actions[i]
         aside = i >= self.size
         if self._flow is None and not self.services.marks.is_empty:
@@ -261,18 +297,8 @@ class Gated(WithoutCalls):
             objections = [*objections, Objection("denied", words)]
         denied = any(o.kind != "invalid" for o in objections)
         reasons = [o.reason for o in objections]
-        if (field := self._misnamed_parameters(i, action, tool)) is not None:
-            reasons.append(f"its unknown field '{field}' is ignored; did you mean 'parameters'?")
         self.reject(i, action, denied, "; ".join(reasons), trail_of(objections))
         return None
-
-    def _misnamed_parameters(self, i: int, action: Action, tool: Tool | None) -> str | None:
-        """The field that probably holds the parameters, of an action whose parameters do not fit."""
-        if i >= self.size or not self.proposal.unknown_fields or not parameter_problems(action, tool):
-            return None
-        if self._misnamed is None:
-            self._misnamed = misnamed_parameters(self.proposal)
-        return self._misnamed.get(action.id)
 
     # People
 
@@ -344,6 +370,16 @@ class Gated(WithoutCalls):
         """The marks on what an action has put out."""
         return self._flow.output_of(self.actions[i].id) if self._flow is not None else NO_MARKS
 
+    def answer_of(self, i: int) -> ToolAnswer | None:
+        """What a call has answered, for rules that accept values from the answers of calls."""
+        result = self.results[i]
+        if not self._gate.uses_sources or result is None or result.status != "succeeded":
+            return None
+        action, tool = self.filled_in(i), self.tools[i]
+        if action.type != "tool_call":
+            return None
+        return ToolAnswer(action, tool, result.output, self._gate.field_marks(action, tool))
+
     def follow(
         self,
         i: int,
@@ -355,30 +391,28 @@ class Gated(WithoutCalls):
         """The marks go with the output, except on keys in `but`, and policies that look back get to know.
         `recalled` are the marks of an action that is read back."""
         tool = self.tools[i]
+        also = self._also(i)
         if self._flow is not None:
             key = action.parameters.get("key") if action.type != "tool_call" else None
             key = key if isinstance(key, str) else None
-            also = union(self.given.at(None), self._labelled.get(i, NO_MARKS))
             self._flow.ended(self.actions[i], action, tool, key=key, also=also, but=but, recalled=recalled)
             if tool is not None and (
-                "secret" in self._gate.marks(action, tool) or "secret" in self._labelled.get(i, NO_MARKS)
+                "secret" in self._gate.marks(action, tool) or "secret" in self.labelled.get(i, NO_MARKS)
             ):
                 self.services.events.redactor.add_secrets_in(output)
+            for steps, mark in self._gate.field_marks(action, tool):
+                if mark == "secret":
+                    for part in marked_parts(output, steps):
+                        self.services.events.redactor.add_secrets_in(part)
         if self._gate.counts:
             self._gate.succeeded(action, tool)
             self._succeeded.append((action, tool))
 
-    def label_output(self, i: int, mark: Mark) -> None:
-        """A tool labels what it is about to put out."""
-        if self._flow is None:
-            self._follow_marks()
-        trail = Trail((f"{self.actions[i].id} ({self.actions[i].tool})",))
-        self._labelled[i] = union(self._labelled.get(i, NO_MARKS), {mark: trail})
-
     def follow_failure(self, i: int, action: Action, tool: Tool | None) -> None:
         """The marks go with what a tool says when it fails, too: whoever reads it has read the tool."""
+        also = self._also(i)
         if self._flow is not None and tool is not None:
-            self._flow.failed(self.actions[i], action, tool, self.given.at(None))
+            self._flow.failed(self.actions[i], action, tool, also)
 
     def recall_marks(self, i: int, marks: Marks) -> None:
         """What was on what an action said that is read back, whatever came of it."""

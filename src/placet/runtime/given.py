@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placet.errors import UsageError
+from placet.truncation import truncate_repr
 
 
 def check_runtime(given: object, taker: str) -> None:
@@ -17,4 +18,4 @@ def check_runtime(given: object, taker: str) -> None:
             hint = f"Put the tools into a runtime: {taker}(Runtime([{names}]), ...)."
         else:
             hint = f"Write {taker}(Runtime([my_tool]), ...)."
-        raise UsageError(f"{taker}(runtime=...) got {given!r:.80}, which is no Runtime. {hint}")
+        raise UsageError(f"{taker}(runtime=...) got {truncate_repr(given, 80)}, which is no Runtime. {hint}")

@@ -56,6 +56,8 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the keys for which an action assumes a version."""
     marks: dict[str, dict[Mark, list[str]]] = {}
     """Of the keys whose values are marked, with the steps of each trail."""
+    misnamed: dict[str, str] = {}
+    """By action, the unknown field that held its parameters: the plan itself does not keep unknown fields."""
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -108,6 +108,11 @@ class Keeping:
         self._settle_state(record)
         return {key: name for name, key in names.items()}, decided
 
+    @property
+    def parent(self) -> str | None:
+        """Id of the run that starts this one."""
+        return self._request.parent
+
     def _restore(self) -> None:
         tenant = self._info.tenant
         restore(self.beginning, self._state.scoped(tenant), self._marks.scoped(tenant))
@@ -165,7 +170,7 @@ class Keeping:
         """
         if self._journal is None and self._store is not None:
             info = self._info
-            self.beginning = beginning_of(graph, self._state, self._marks, info.tenant)
+            self.beginning = beginning_of(proposal, graph, self._state, self._marks, info.tenant)
             self._journal = await self._store.begin(
                 RunRecord(
                     run_id=info.run_id,
@@ -186,7 +191,7 @@ class Keeping:
     def replace(self, number: int, asked: int, proposal: Proposal, graph: Graph) -> None:
         """A replan has brought another plan, the `number`th of the run after being asked so often."""
         if self._journal is not None:
-            self.beginning = beginning_of(graph, self._state, self._marks, self._info.tenant)
+            self.beginning = beginning_of(proposal, graph, self._state, self._marks, self._info.tenant)
             tools = tools_of(proposal, self._tools)
             self._journal.note(Replaced(number, asked, proposal, self.beginning, tools))
 

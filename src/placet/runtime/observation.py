@@ -20,6 +20,7 @@ from placet.ir.result import ActionResult
 from placet.redaction import Redactor
 from placet.runtime.spill import Spill
 from placet.safe_text import clean
+from placet.truncation import truncate_bytes, truncate_bytes_tail
 
 LIMIT = 16 * 1024
 """Bytes of one result that a model sees."""
@@ -39,7 +40,24 @@ def observe(
     redactor: Redactor | None = None,
     limit: int = LIMIT,
 ) -> str:
-    """One action's result as text for a model; with a `redactor`, without its secrets."""
+    """Return what a model sees of the result of an action: its output or its error, as text.
+
+    >>> from placet import Runtime, observe, tool
+    >>> @tool(risk="read_only")
+    ... def low_stock() -> dict[str, int]:
+    ...     "Articles that run out."
+    ...     return {"screws": 3}
+    >>> result = Runtime(tools=[low_stock]).execute_sync({"actions": [{"id": "a", "tool": "low_stock"}]})
+    >>> print(observe(result["a"]))
+    {"screws":3}
+
+    Args:
+        result: The result of an action.
+        run_id: Id of the run, under which `spill` stores what is too long.
+        spill: Folder for texts that are too long to show. `None`: what is left out is lost.
+        redactor: Removes secrets from the text, such as `runtime.events.redactor`.
+        limit: Longest text, in bytes of UTF-8.
+    """
     shown = readable(result.output) if result.status == "succeeded" else _trouble(result)
     if redactor is not None:
         shown = redactor.text(shown)
@@ -119,6 +137,6 @@ def shortened(text: str, limit: int, keep: Callable[[str], str]) -> str:
     marker = f"\n{_MARKER}{len(data):,} bytes in all, the middle is left out; {where} …]\n"
     room = max(0, limit - len(marker.encode(errors="replace")))
     tail = room // _TAIL
-    head = data[: room - tail].decode(errors="ignore")
-    end = data[len(data) - tail :].decode(errors="ignore") if tail else ""
+    head = truncate_bytes(data, room - tail).decode(errors="ignore")
+    end = truncate_bytes_tail(data, tail).decode(errors="ignore")
     return f"{head}{marker}{end}"

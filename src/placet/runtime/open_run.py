@@ -30,6 +30,7 @@ from placet.policy.budget import Allowance, CostBudget
 from placet.policy.gate import Gate
 from placet.policy.marks import Inflow, Marks
 from placet.policy.permission import Posture
+from placet.policy.sources import ToolAnswer
 from placet.runtime.journal import Choice, Decision, Paused, PostureChanged, Taken, Told, parse_key
 from placet.runtime.keeping import Request
 from placet.runtime.notes import HoldLost
@@ -63,12 +64,16 @@ class OpenRun(Plans):
         super().__init__(services, settings, gate, info, allowance, request)
         self.about: Proposal = Proposal()
         """The proposal without actions that describes the run."""
+        self.parent: str | None = None
+        """Id of the run that started this one."""
         self.ended: ProposalResult | None = None
         """The result, once the run has ended or waits for a decision."""
         self._record: Record | None = None
         self._denials_from = 0
         self._is_untold = False
         """Whether something was told that may not be on disk yet."""
+        self._answers: dict[int, ToolAnswer] = {}
+        """By plan, what its last action answered, until somebody takes it."""
         self._counted: list[Callable[[], None]] = []
         """Each takes back what policies that look back have counted of a plan."""
 
@@ -99,7 +104,7 @@ class OpenRun(Plans):
             RunExists: there is a run of this id.
             StorageError: it cannot be kept.
         """
-        self.about = about
+        self._describe(about, self._kept.parent)
         await self._kept.open(about, Graph(()), False)
         self._say_request(about.id)
 
@@ -109,7 +114,7 @@ class OpenRun(Plans):
         Raises:
             UsageError: a decision is about nothing that is in flight; nothing has changed then.
         """
-        self.about = taken.record.proposal
+        self._describe(taken.record.proposal, taken.record.parent)
         called, decided = await self._take_up(taken, decide)
         in_flight = self._kept.replay.in_flight
         asked = taken.waited.waiting if taken.waited is not None else ()
@@ -122,6 +127,11 @@ class OpenRun(Plans):
         self._say_resumed(taken.record, called, decided)
         if in_flight:
             self.ended = await self._end(self._wait(taken.record, called))
+
+    def _describe(self, about: Proposal, parent: str | None) -> None:
+        self.about = about
+        self.parent = parent
+        self._info = self._info._replace(leader=about.source)
 
     @property
     def posture(self) -> Posture | None:
@@ -151,7 +161,15 @@ class OpenRun(Plans):
 
     # Acting
 
-    async def act(self, proposal: Proposal, number: int, *, keep: bool, given: Inflow | None = None) -> Acted:
+    async def act(
+        self,
+        proposal: Proposal,
+        number: int,
+        *,
+        keep: bool,
+        given: Inflow | None = None,
+        typed: Sequence[str] = (),
+    ) -> Acted:
         """Execute one plan. Several plans may run at the same time.
 
         Args:
@@ -160,6 +178,7 @@ class OpenRun(Plans):
                 number are read from the journal.
             keep: Record the plan itself, for plans whose effects must not be repeated.
             given: Marks on values that stand in the plan itself.
+            typed: Texts that the person typed in the conversation that the plan is from.
 
         Raises:
             RunHeld: another process has taken over the run.
@@ -178,6 +197,7 @@ class OpenRun(Plans):
                 graph,
                 number,
                 given=given,
+                typed=typed,
                 denials_from=self._denials_from,
                 quietly=is_recalled,
             )
@@ -186,7 +206,18 @@ class OpenRun(Plans):
             raise lost.error from None
         if self._gate.counts:
             self._counted.append(x.forget_all)
+        if (answer := x.answer_of(x.size - 1)) is not None:
+            self._answers[number] = answer
         return Acted(result, x.marks_of(x.size - 1))
+
+    @property
+    def uses_sources(self) -> bool:
+        """Whether a rule accepts values from the answers of calls."""
+        return self._gate.uses_sources
+
+    def take_answer(self, number: int) -> ToolAnswer | None:
+        """What the last action of that plan answered, once, if a rule accepts values from answers."""
+        return self._answers.pop(number, None)
 
     def _has_effects(self, proposal: Proposal) -> bool:
         tools = (self._services.tools.get(action.tool or "") for action in proposal.actions)
@@ -357,6 +388,7 @@ class OpenRun(Plans):
             cost=self._cost,
             waiting=list(self._waiting if waiting is None else waiting),
             irreversible=self._irreversible,
+            undo_commands=self._undo_commands,
             compensations=self._compensations,
             loop=dict(loop) if loop is not None else msgspec.UNSET,
         )

@@ -79,6 +79,7 @@ class Plans:
         self._cost = CostSummary()
         self._compensations: list[CompensationResult] = []
         self._irreversible: list[str] = []
+        self._undo_commands: dict[str, str] = {}
         self._waiting: list[Waiting] = []
         self._is_resumed = False
         self._was_told = False
@@ -204,15 +205,18 @@ class Plans:
         number: int,
         *,
         given: Inflow | None = None,
+        typed: Sequence[str] = (),
         denials_from: int = 0,
         quietly: bool = False,
     ) -> Execution:
         """One plan of the run, which has been noted, as far as it had come before. `given` are the marks on
-        what it says outright. With `quietly` nothing is recorded of it: all of it was, before."""
+        what it says outright, and `typed` the texts that the person typed in the conversation it is from.
+        With `quietly` nothing is recorded of it: all of it was, before."""
         notes = self._kept.notes(self._allowance)
         x = Execution(self._services, proposal, graph, self._gate, self._info, self._allowance, number, notes)
         if given is not None:
-            x.be_given(given)
+            x.give(given)
+        x.typed = typed
         self._execution = x
         x.asked_before = self._asked_before
         x.grants = self._grants
@@ -226,6 +230,7 @@ class Plans:
                 self._say_request(proposal.id)
             x.emit("proposal_received", data=description(proposal, graph, self._services.events.has_sinks))
         if notes is not None:
+            x.misnamed = self._kept.beginning.misnamed
             if not self._kept.replay.is_empty:
                 x.count_versions_from(self._kept.beginning)
             notes.attach(x)
@@ -262,6 +267,7 @@ class Plans:
                 undone = await undo(x, self._bound, notes)
                 self._compensations += undone.compensations
                 self._irreversible += undone.irreversible
+                self._undo_commands |= undone.undo_commands
                 if x.stop is not None and (more := words_of_restore(undone.workspace)):
                     x.stop = x.stop._replace(error=x.stop.error + more)
                 if notes is not None and self._is_stopped and undone.is_incomplete:
@@ -348,6 +354,7 @@ class Plans:
             cost=self._cost,
             waiting=list(self._waiting),
             irreversible=self._irreversible,
+            undo_commands=self._undo_commands,
             compensations=self._compensations,
         )
         x.emit("proposal_ended", data={"source": x.proposal.source, **ending(result)})

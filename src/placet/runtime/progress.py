@@ -14,6 +14,7 @@ from contextlib import suppress
 from threading import Lock
 
 from placet.ir.json_value import JsonValue
+from placet.truncation import truncate
 
 EVERY_S = 0.1
 LONGEST = 500
@@ -35,7 +36,7 @@ class Progress:
 
     def __call__(self, message: str, done: float | None, total: float | None) -> None:
         """Take a report, from any thread."""
-        data: dict[str, JsonValue] = {"message": message[:LONGEST]}
+        data: dict[str, JsonValue] = {"message": truncate(message, LONGEST)}
         if done is not None:
             data["done"] = done
         if total is not None:

@@ -31,11 +31,14 @@ from placet.runtime.journal import (
 )
 from placet.runtime.marks import MarkBook, StateMarks
 from placet.state.store import Namespace, StateStore
+from placet.verify.names import misnamed_parameters
 
 IN_FLIGHT = "it was in flight when the run was broken off, so it is not known whether it took effect"
 
 
-def beginning_of(graph: Graph, store: StateStore, marks: MarkBook, tenant: str | None) -> Beginning:
+def beginning_of(
+    proposal: Proposal, graph: Graph, store: StateStore, marks: MarkBook, tenant: str | None
+) -> Beginning:
     """What a plan may look at of the state, as it is now."""
     state = store.scoped(tenant)
     keys = {key: None for reads, writes in graph.touched for key in (*reads, *writes)}
@@ -49,6 +52,7 @@ def beginning_of(graph: Graph, store: StateStore, marks: MarkBook, tenant: str |
         version=store.version,
         versions={key: state.version_of(key) for key in sorted(assumed)},
         marks={} if marks.is_empty else marks.kept(tenant, values),
+        misnamed=misnamed_parameters(proposal),
     )
 
 

@@ -135,6 +135,7 @@ class Run(Plans):
             cost=self._cost,
             compensations=self._compensations,
             irreversible=self._irreversible,
+            undo_commands=self._undo_commands,
             replans=self._attempt,
         )
         self._keep_trajectory(proposal, result, exhausted)

@@ -25,6 +25,8 @@ class RunInfo(NamedTuple):
     started: float
     """perf_counter() at the start of the run."""
     caller: str | None = None
+    leader: str | None = None
+    """The agent or assistant that sends the plans, where the run gets them one after the other."""
     deps: Any = None
     """The caller's own objects for tools. Never stored, never logged."""
 
@@ -52,5 +54,5 @@ def run_info(
         cancel,
         time.perf_counter() - elapsed_ms / 1000,
         scope.caller_id if scope is not None else None,
-        deps,
+        deps=deps,
     )

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from placet.approvals.ledger import ApprovalLedger
@@ -21,7 +22,7 @@ from placet.errors import UsageError
 from placet.events.log import EventLog
 from placet.ir.codec import decode_proposal
 from placet.ir.json_value import JsonValue
-from placet.ir.proposal import Proposal, new_id
+from placet.ir.proposal import Proposal, new_id, with_source
 from placet.ir.result import ProposalResult
 from placet.ir.tool_spec import ToolSchema
 from placet.planner.score import Feedback, rank
@@ -39,6 +40,7 @@ from placet.runtime.binding import binding_of
 from placet.runtime.call_facts import RecoveryOf
 from placet.runtime.candidates import first_success, not_run
 from placet.runtime.checkpoint import Checkpoint
+from placet.runtime.executor import ToolExecutor, check_executor, executed_by
 from placet.runtime.guards.idempotency import AnswerBook
 from placet.runtime.guards.rate_limit import RateLimiter
 from placet.runtime.guards.result_cache import ResultCache
@@ -61,10 +63,12 @@ from placet.runtime.workers import Workers
 from placet.state.memory import MemoryState
 from placet.state.store import ReadOnly, StateStore
 from placet.tools.context import Cancel
+from placet.tools.declaration import read_rate
 from placet.tools.deps import check_deps
 from placet.tools.given import tools_given
 from placet.tools.registry import Registry
 from placet.tools.tool import Tool
+from placet.truncation import truncate_repr
 from placet.verify.names import NameWarning, capability_warnings, rule_warnings
 from placet.verify.report import Report
 from placet.verify.verify import verify
@@ -217,6 +221,10 @@ class Runtime:
         """The event log."""
         self.policies: PolicySet = policies if isinstance(policies, PolicySet) else PolicySet(time.monotonic)
         """The policies that hold for every proposal."""
+        if person is not None and not callable(person):
+            raise UsageError(
+                f"Runtime(person={truncate_repr(person, 80)}) is no function. Give one that asks somebody."
+            )
         self._services = Services(
             state=self.state,
             events=self.events,
@@ -250,6 +258,7 @@ class Runtime:
         self._turns = Turns()
         self._at_work = AtWork(self._bound_to)
         self._close: Callable[[], None] = _nothing
+        self._executor: ToolExecutor | None = None
         own = tools_given(tools)
         for made in own:
             self._add_tool(made)
@@ -261,7 +270,7 @@ class Runtime:
             self._attach(model)
         self._attach_memory(memory)
         if not isinstance(policies, PolicySet):
-            for policy in policies:
+            for policy in listed(policies, "policies", "Runtime(policies=[DenyTool(...)])"):
                 if isinstance(policy, tuple):
                     name, rule = policy
                     self.policies.add(name, rule)
@@ -414,7 +423,16 @@ class Runtime:
         """Register a tool with a JSON Schema of its own. See `Tool.from_schema` for how `fn` is called.
 
         Takes the arguments of `Tool.from_schema`.
+
+        Raises:
+            UsageError: it is no schema.
         """
+        given: object = schema
+        if not isinstance(given, ToolSchema):
+            raise UsageError(
+                f"register got {truncate_repr(given, 80)}. It takes a ToolSchema and a function; "
+                "give tools and functions to Runtime(tools=[...])."
+            )
         return self._add_tool(Tool.from_schema(schema, fn, cheap=cheap, timeout_ms=timeout_ms))
 
     def _attach(self, model: ModelLike) -> None:
@@ -444,6 +462,62 @@ class Runtime:
         found = made if self._binding is None else self._binding.declared(made)
         self.tools.add(found, builtin=builtin)
         return found
+
+    def set_rate_limit(self, tool: str, limit: tuple[int, float] | None) -> None:
+        """Limit how often a tool may start, from now on and in this runtime only. Callers wait.
+
+        Args:
+            tool: Name of the tool.
+            limit: Number of calls and seconds, such as `(10, 60.0)`. `None`: no limit.
+
+        Raises:
+            ToolDeclarationError: that is no limit.
+            UnknownTool: there is no such tool.
+        """
+        self.tools.redeclare(tool, rate_limit=read_rate(limit, f"Tool '{tool}'"))
+
+    def enable_tool_cache(self, tool: str, ttl_s: float | None) -> None:
+        """Answer equal calls of a tool from its earlier output, from now on and in this runtime only.
+
+        Args:
+            tool: Name of the tool, such as `"infer"`. A destructive tool is refused.
+            ttl_s: Seconds for which an output is used. `None`: no longer answer from earlier outputs.
+
+        Raises:
+            ToolDeclarationError: the tool is destructive, or `ttl_s` is not above 0.
+            UnknownTool: there is no such tool.
+        """
+        self.tools.redeclare(tool, cache_ttl_secs=ttl_s)
+
+    @property
+    def executor(self) -> ToolExecutor | None:
+        """Function that executes the calls of all tools instead of their own functions. May be replaced
+        between runs; a call that has begun ends as it began."""
+        return self._executor
+
+    @executor.setter
+    def executor(self, executor: ToolExecutor | None) -> None:
+        check_executor(executor)
+        self._executor = executor
+        self.tools.call_instead(None if executor is None else partial(executed_by, executor))
+
+    @property
+    def replan(self) -> ReplanCallback | None:
+        """Callback that is asked for another proposal after a failure. May be replaced between runs."""
+        return self._settings.replan
+
+    @replan.setter
+    def replan(self, replan: ReplanCallback | None) -> None:
+        self._settings = self._settings._replace(replan=replan)
+
+    @property
+    def replan_config(self) -> ReplanConfig:
+        """How often `replan` is asked. May be replaced between runs."""
+        return self._settings.replan_config
+
+    @replan_config.setter
+    def replan_config(self, config: ReplanConfig) -> None:
+        self._settings = self._settings._replace(replan_config=config)
 
     def add_policy(
         self,
@@ -486,6 +560,14 @@ class Runtime:
             `False` if the session was not open.
         """
         return self._sessions.close(session)
+
+    def session_exists(self, session: str) -> bool:
+        """Return whether a session is open.
+
+        Args:
+            session: Id from `open_session`.
+        """
+        return session in self._sessions
 
     def _gate(self, session: str | None, scope: Scope | None, by_call: CallByCall | None = None) -> Gate:
         policies = [self.policies]
@@ -629,7 +711,7 @@ class Runtime:
             StorageError: the journal cannot be written; nothing has run.
             IsolationMissing: less is enforced than required; nothing has run.
         """
-        decoded = decode_proposal(proposal)
+        decoded = with_source(decode_proposal(proposal))
         self._check_deps(decoded, deps)
         with self._at_work.one_more():
             await self._check_isolation()
@@ -1013,6 +1095,19 @@ class Runtime:
 
 def _nothing() -> None:
     pass
+
+
+def listed(given: Any, option: str, example: str) -> Iterable[Any]:
+    """What a caller gave as a list.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise UsageError(
+            f"Runtime({option}=...) got {truncate_repr(given, 80)}, which is no list. Write {example}."
+        )
+    return given
 
 
 def _isolation_of(given: Isolation) -> Isolation | None:

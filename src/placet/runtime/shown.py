@@ -77,6 +77,7 @@ def shown_result(result: ProposalResult, redactor: Redactor) -> ProposalResult:
             replace(w, action_id=called(w.action_id), reason=redactor.text(w.reason)) for w in result.waiting
         ],
         irreversible=[called(i) for i in result.irreversible],
+        undo_commands={called(i): redactor.text(command) for i, command in result.undo_commands.items()},
         compensations=[
             replace(
                 c, action_id=called(c.action_id), error=None if c.error is None else redactor.text(c.error)

@@ -20,6 +20,8 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
+from placet.truncation import truncate
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -131,7 +133,7 @@ def _make_private(folder: Path) -> None:
 
 def _file_name(given: str) -> str:
     """A name for a file, whatever an id holds; two ids never share one."""
-    plain = re.sub(r"[^A-Za-z0-9_-]", "_", given)[:60]
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", truncate(given, 60))
     if plain and plain == given:
         return plain
     return f"{plain}-{sha256(given.encode(errors='replace')).hexdigest()[:12]}"

@@ -27,6 +27,8 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
 
     compensations: list[CompensationResult]
     irreversible: list[str]
+    undo_commands: dict[str, str]
+    """Of those, the commands with which a person can undo them, where they are known."""
     workspace: Restored | None = None
     """How restoring it went, if the plan was bound to one and may have changed it."""
 
@@ -55,7 +57,13 @@ async def undo(x: Execution, bound: BoundRun | None = None, notes: Notes | None 
         result = x.results[i]
         assert result is not None
         x.results[i] = msgspec.structs.replace(result, rolled_back=True)
-    return Undone(compensations=compensations, irreversible=_irreversible(x, workspace), workspace=workspace)
+    irreversible = _irreversible(x, workspace)
+    return Undone(
+        compensations=compensations,
+        irreversible=irreversible,
+        undo_commands={name: x.undo_commands[name] for name in irreversible if name in x.undo_commands},
+        workspace=workspace,
+    )
 
 
 def _irreversible(x: Execution, restored: Restored | None) -> list[str]:

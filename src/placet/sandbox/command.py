@@ -1,6 +1,7 @@
 """One command: started, fed, read, and ended with everything that it started.
 
-Each command runs below a keeper (`keeper.py`), a small process that also ends it when this one is killed.
+Each command runs below a keeper (`keeper.py`), a small process that also ends it when this one is killed. It
+is forked from a resident one (`supervisor.py`), so that no interpreter is started for a command.
 Here is the other half: what goes in and what comes out.
 
 Keep true:
@@ -13,6 +14,7 @@ Keep true:
 
 from __future__ import annotations
 
+import copy
 import errno
 import marshal
 import os
@@ -26,32 +28,30 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from placet.errors import ToolError, UsageError
-from placet.sandbox.compiled import INTERPRETER, code_of
 from placet.sandbox.environment import clean_environment
 from placet.sandbox.finished import EndedBy as EndedBy
 from placet.sandbox.finished import Finished as Finished
 from placet.sandbox.finished import ending as ending
 from placet.sandbox.finished import from_report, read_report
-from placet.sandbox.keeper import REPORT, TOKEN_BYTES
+from placet.sandbox.forking import ANY, MOST_FDS
+from placet.sandbox.keeper import HELLO, REPORT, TOKEN_BYTES
 from placet.sandbox.limits import Limits
 from placet.sandbox.places import is_beneath
 from placet.sandbox.processes import kill_below
+from placet.sandbox.supervisor import supervisor
+from placet.truncation import truncate, truncate_bytes, truncate_repr
 
 if TYPE_CHECKING:
     import asyncio
-    import subprocess
 
     from placet.sandbox.sandbox import Sandbox
+    from placet.sandbox.supervisor import Supervisor
 
 _CHUNK = 256 * 1024
 PATIENCE_S = 8.0
 """How much later than it should the keeper may report before it is ended itself."""
+_URGE_S = 1.0
 _DEFAULT = Limits()
-_START = (
-    "import marshal, sys; file = open(int(sys.argv[1]), 'rb'); names = {'__name__': 'keeper'}; "
-    "exec(marshal.load(file), names); exec(marshal.load(file), names); names['main'](file)"
-)
-"""The keeper gets its own code compiled: reading and compiling the file would take longer than the rest."""
 
 
 async def run_command(
@@ -81,7 +81,9 @@ async def run_command(
         UsageError: `argv` is empty.
     """
     if not argv or isinstance(argv, str):
-        raise UsageError(f"run_command got argv={argv!r:.80}. It is a list: the program, then its arguments.")
+        raise UsageError(
+            f"run_command got argv={truncate_repr(argv, 80)}. It is a list: the program, then its arguments."
+        )
     given = clean_environment() if environment is None else environment
     if sandbox is None or not sandbox.confines():
         finished = await _run(_Call(argv, folder, given, limits, pass_fds), stdin)
@@ -110,11 +112,16 @@ async def run_command(
 
 async def _run(call: _Call, stdin: bytes) -> Finished:
     began = time.monotonic()
-    try:
-        call.start(stdin)
-        await call.wait()
-    finally:
-        call.close()
+    for is_last in (False, True):
+        try:
+            call.start(stdin)
+            await call.wait()
+        finally:
+            call.close()
+        if call.has_begun or is_last:
+            break
+        # The resident process was killed before it could start the command. There is another by now.
+        call = call.afresh()
     return call.finished(time.monotonic() - began)
 
 
@@ -131,26 +138,30 @@ class _Call:
         confine: Mapping[str, Any] | None = None,
         workspace: str | None = None,
     ) -> None:
-        import asyncio
-
         self.program = argv[0]
         self.workspace = workspace
         self.limits = limits
         self.folder = folder
         self.pass_fds = tuple(pass_fds)
-        self.spec = {
+        self.spec: dict[str, Any] = {
             "argv": [_plain(part, "an argument") for part in argv],
             "environment": {
                 _name(key): _plain(value, f"the variable {key}") for key, value in environment.items()
             },
-            "folder": folder if isinstance(folder, int) else _plain(folder, "the folder"),
+            "folder": folder if isinstance(folder, int) else _plain(os.path.abspath(folder), "the folder"),
             "time_s": float(limits.time_s),
             "memory_bytes": limits.memory_bytes,
             "processes": limits.processes,
-            "parent": os.getpid(),
+            "host": os.getpid(),
+            "umask": _umask(),
             "pass_fds": list(self.pass_fds),
             "confine": None if confine is None else dict(confine),
         }
+        self._reset()
+
+    def _reset(self) -> None:
+        import asyncio
+
         self.loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = self.loop.create_future()
         """Set when the keeper has ended, and with it all that it kept."""
@@ -165,16 +176,30 @@ class _Call:
         self._open: set[int] = set()
         self._streams: dict[int, bytearray] = {}
         self._control_fd = -1
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._supervisor: Supervisor | None = None
+        self._keeper: int | None = None
+        """Its number, once it has said so; before, no command has begun."""
+        self._keeper_fd = -1
+        """The same as a descriptor, which never stands for another process; -1 where there is none."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anybody was there to start the command; if not, nothing of it has happened."""
+        return self._keeper is not None or self.is_given_up
+
+    def afresh(self) -> _Call:
+        """The same call, to be started again."""
+        made = copy.copy(self)
+        made._reset()
+        return made
 
     def start(self, stdin: bytes) -> None:
-        """Start the keeper, and begin to feed and to read.
+        """Have the keeper started, and begin to feed and to read.
 
         Raises:
             ToolError: it does not start.
         """
-        codes = [code_of(f"placet.sandbox.{name}") for name in ("processes", "keeper")]
-        spec_fd = _file_with(b"".join(codes) + marshal.dumps(self.spec))
+        spec_fd = file_with(marshal.dumps(self.spec))
         self._open.add(spec_fd)
         (input_fd, feed_fd), (stdout_fd, output_fd) = self._pipe(), self._pipe()
         stderr_fd, error_fd = self._pipe()
@@ -196,6 +221,7 @@ class _Call:
 
         # The command could have stopped the keeper, to live longer.
         wake = self.loop.call_later(self.limits.time_s + 1.0, self._wake_keeper)
+        self._urge = self.loop.call_later(_URGE_S, self._urge_supervisor)
         late = self.loop.call_later(self.limits.time_s + PATIENCE_S, self._give_up)
         try:
             await asyncio.wait((self.done,))
@@ -211,14 +237,15 @@ class _Call:
         finally:
             wake.cancel()
             late.cancel()
+            self._urge.cancel()
 
     def close(self) -> None:
         """Leave no descriptor and no zombie. If it still runs, the keeper sees us go, and ends it."""
         for number in list(self._open):
             self._close(number)
-        if self._keeper is not None and self.done.done():
-            # It has closed its end, and that is the last thing it does: this waits for next to nothing.
-            self._keeper.wait()
+        if self._keeper_fd >= 0:
+            os.close(self._keeper_fd)
+            self._keeper_fd = -1
 
     def finished(self, duration_s: float) -> Finished:
         """What came of it.
@@ -226,6 +253,8 @@ class _Call:
         Raises:
             ToolError: it was never started, or nobody knows how it ended.
         """
+        if not self.has_begun:
+            raise ToolError(f"'{self.program}' was not started: what starts commands was killed. Try again.")
         report = read_report(bytes(self.report), self._token)
         if report is not None and report.kind in ("folder", "program"):
             raise ToolError(self._not_started(report.kind, report.number, report.words), retry=False)
@@ -238,8 +267,8 @@ class _Call:
             )
         return from_report(
             report,
-            stdout=bytes(self.stdout),
-            stderr=bytes(self.stderr),
+            stdout=self._within_limit(self.stdout),
+            stderr=self._within_limit(self.stderr),
             is_full=bool(self._full),
             is_given_up=self.is_given_up,
             is_silent=not self.report,
@@ -247,26 +276,22 @@ class _Call:
         )
 
     def _start_keeper(self, streams: tuple[int, int, int], numbers: tuple[int, int]) -> None:
-        import subprocess
-
-        if not INTERPRETER:
-            raise ToolError(
-                f"'{self.program}' cannot be run: this process does not know its own Python program "
-                "(sys.executable is empty), and commands are run below one.",
-                retry=False,
-            )
-        folder = (self.folder,) if isinstance(self.folder, int) else ()
+        given = dict(enumerate(streams)) | {number: number for number in self.pass_fds}
+        if isinstance(self.folder, int):
+            given[self.folder] = self.folder
+        if len(given) + len(numbers) > MOST_FDS:
+            raise ToolError(f"'{self.program}' got more than {MOST_FDS} open files.", retry=False)
+        environment = _environment_of_keeper(self.workspace)
+        confine = self.spec["confine"] or {}
+        needs = confine.get("modules", ()), confine.get("owner", (ANY, ANY))
         try:
-            self._keeper = subprocess.Popen(
-                [INTERPRETER, "-I", "-S", "-c", _START, *map(str, numbers)],
-                stdin=streams[0],
-                stdout=streams[1],
-                stderr=streams[2],
-                pass_fds=(*numbers, *self.pass_fds, *folder),
-                env=_environment_of_keeper(self.workspace),
-                # Not in our group, where a signal from the terminal would reach it.
-                start_new_session=True,
-            )
+            self._supervisor = supervisor(environment)
+            try:
+                self._supervisor.fork_keeper(*numbers, given, *needs)
+            except OSError:
+                # It has died, or is stopped.
+                self._supervisor = supervisor(environment, instead_of=self._supervisor)
+                self._supervisor.fork_keeper(*numbers, given, *needs)
         except OSError as error:
             words = error.strerror or type(error).__name__
             raise ToolError(f"'{self.program}' cannot be started: {words}. Try again later.") from error
@@ -297,13 +322,16 @@ class _Call:
         if not data:
             self._close(number)
         elif len(into) > self.limits.output_bytes:
-            del into[self.limits.output_bytes :]
             # Not closed: the command would hear of it before it is ended, and complain.
             self.loop.remove_reader(number)
             self._full.add(number)
             self._order(b"o")
             return False
         return bool(data)
+
+    def _within_limit(self, data: bytearray) -> bytes:
+        """What is kept of a stream. The rest of the last read shows whether a secret lies across the cut."""
+        return truncate_bytes(bytes(data), self.limits.output_bytes, is_partial=True)
 
     def _hear(self) -> None:
         """Read the keeper's report. At its end all have ended, and what they wrote is in the pipes."""
@@ -316,7 +344,8 @@ class _Call:
             data = b""
         if data:
             # More than a report is none, so not all of it need be kept.
-            self.report += data if len(self.report) <= REPORT.size else b""
+            self.report += data if len(self.report) <= HELLO.size + REPORT.size else b""
+            self._meet_keeper()
             return
         # Not closed before all is over: an order could go to whatever gets the number next.
         self.loop.remove_reader(self._control_fd)
@@ -326,21 +355,50 @@ class _Call:
                 pass
         self.done.set_result(None)
 
+    def _urge_supervisor(self) -> None:
+        """Nothing was heard yet: a command of another call could have stopped the resident process."""
+        if self._keeper is None and self._supervisor is not None:
+            self._supervisor.wake()
+            self._urge = self.loop.call_later(_URGE_S, self._urge_supervisor)
+
+    def _meet_keeper(self) -> None:
+        """Take from what was heard who keeps the command."""
+        if self._keeper is not None or len(self.report) < HELLO.size:
+            return
+        token, pid = HELLO.unpack(self.report[: HELLO.size])
+        if token == self._token:
+            del self.report[: HELLO.size]
+            self._keeper = pid
+            with suppress(AttributeError, OSError):
+                self._keeper_fd = os.pidfd_open(pid)
+
     def _order(self, order: bytes) -> None:
         with suppress(OSError):
             os.write(self._control_fd, order)
         self._wake_keeper()
 
     def _wake_keeper(self) -> None:
-        if self._keeper is not None:
-            self._keeper.send_signal(signal.SIGCONT)
+        if self._supervisor is not None:
+            self._supervisor.wake()
+        self._signal_keeper(signal.SIGCONT)
+
+    def _signal_keeper(self, number: int) -> None:
+        with suppress(OSError):
+            if self._keeper_fd >= 0:
+                signal.pidfd_send_signal(self._keeper_fd, number)
+            elif self._keeper is not None:
+                os.kill(self._keeper, number)
 
     def _give_up(self) -> None:
         """The keeper is later than it can be: do its work, and end it."""
-        assert self._keeper is not None
         self.is_given_up = True
-        kill_below(self._keeper.pid, time.monotonic() + 1.0)
-        self._keeper.kill()
+        if self._keeper is None:
+            # It was never forked, so what should have done so hangs.
+            assert self._supervisor is not None
+            self._supervisor.close()
+            return
+        kill_below(self._keeper, time.monotonic() + 1.0)
+        self._signal_keeper(signal.SIGKILL)
 
     def _control(self) -> tuple[int, int]:
         """Our end and the keeper's end of what orders and the report go through. The token is in it."""
@@ -375,7 +433,7 @@ class _Call:
             return self._not_started("program", errno.EACCES)
         if text.startswith("Can't chdir"):
             return f"'{self.program}' cannot be started in its folder: {text}."
-        why = text[:300] or "no reason given"
+        why = truncate(text, 300) or "no reason given"
         return (
             f"'{self.program}' was not run: its sandbox could not be made ({why}). "
             "`placet doctor` tells what works on this machine."
@@ -413,7 +471,7 @@ def _environment_of_keeper(workspace: str | None) -> dict[str, str]:
     return found
 
 
-def _file_with(data: bytes) -> int:
+def file_with(data: bytes) -> int:
     """The descriptor of a nameless file that holds `data`, set to its beginning.
 
     Not a pipe, which holds so much and no more, and not arguments, which everybody on the machine can read.
@@ -436,17 +494,34 @@ def _file_with(data: bytes) -> int:
     return number
 
 
+def _umask() -> int | None:
+    """The permissions that new files do not get, which a command has from its host; None if unknown here.
+
+    Asking the system for it sets it, for all threads.
+    """
+    try:
+        with open("/proc/self/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"Umask:"):
+                    return int(line.split()[1], 8)
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
 def _plain(text: str, what: str) -> bytes:
     """Text as the system takes it."""
     try:
         data = os.fsencode(text)
     except UnicodeEncodeError:
         raise ToolError(
-            f"{what} holds a character that cannot be handed to a program: {text!r:.80}.", retry=False
+            f"{what} holds a character that cannot be handed to a program: {truncate_repr(text, 80)}.",
+            retry=False,
         ) from None
     if b"\0" in data:
         raise ToolError(
-            f"{what} holds a null character, which no program can be given: {text!r:.80}.", retry=False
+            f"{what} holds a null character, which no program can be given: {truncate_repr(text, 80)}.",
+            retry=False,
         )
     return data
 
@@ -454,5 +529,5 @@ def _plain(text: str, what: str) -> bytes:
 def _name(text: str) -> bytes:
     data = _plain(text, "the name of a variable")
     if not data or b"=" in data:
-        raise ToolError(f"{text!r:.80} cannot be the name of a variable.", retry=False)
+        raise ToolError(f"{truncate_repr(text, 80)} cannot be the name of a variable.", retry=False)
     return data

@@ -22,6 +22,7 @@ from typing import TypeAlias
 import msgspec
 
 from placet.errors import ToolError, UsageError
+from placet.truncation import truncate
 
 Address: TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
 Resolve: TypeAlias = "Callable[[str, int], Awaitable[Sequence[str]]]"
@@ -89,7 +90,7 @@ class HostFilter:
         """Why this host may not be spoken to, as far as its name or number tells; None if it may."""
         plain = plain_host(host)
         if plain is None:
-            return f"{host[:100]!r} is not spelled as a host is"
+            return f"{truncate(host, 100)!r} is not spelled as a host is"
         if not 0 < port < 65536:
             return f"port {port} of host '{plain}' is none; they go from 1 to 65535"
         if any(pattern.fits(plain, port) for pattern in self._deny):
@@ -104,7 +105,7 @@ class HostFilter:
         plain = plain_host(host) or ""
         number = _number(address)
         if number is None:
-            return f"host '{plain}' leads to {address[:60]!r}, which is no address"
+            return f"host '{plain}' leads to {truncate(address, 60)!r}, which is no address"
         return self._refusal_of_number(plain, port, number)
 
     def loopback_of_its_own(self) -> list[str]:

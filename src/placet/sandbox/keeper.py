@@ -1,7 +1,7 @@
 """The process above a command: it starts it, watches it, and ends all that it started.
 
-It runs as a process of its own, on a bare interpreter (`command.py` starts it), so that it also does its
-work when the host has been killed. It makes itself the reaper of its descendants: a process whose parent ends
+It runs as a process of its own, forked from a resident one (`forking.py`), so that it also does its work
+when the host has been killed. It makes itself the reaper of its descendants: a process whose parent ends
 becomes its child, whatever session or group it is in. When it has no child left, nothing is left.
 
 Where the command is to be confined, the specification says how: the child joins cgroups, becomes another
@@ -14,8 +14,7 @@ Without Linux's prctl and /proc only the command's process group is ended, not w
 Keep true:
 1. It ends only when every descendant has, or would not (then the report counts them).
 2. The command inherits none of its descriptors, signals or limits but those that were meant for it.
-3. It imports little: whatever it imports is paid for by each command. Nothing of ours can be imported there;
-   `processes.py` is handed over with it.
+3. Nothing of ours can be imported there; `processes.py` is handed over with it.
 4. While a command runs, the token is in this process and in the host, and in no file, argument or variable.
 """
 
@@ -25,6 +24,7 @@ from __future__ import annotations
 import _signal as signal  # type: ignore[import-not-found]
 import marshal
 import os
+import resource
 import select
 import struct
 import sys
@@ -44,7 +44,7 @@ if __name__ != "keeper":
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, BinaryIO, NoReturn
+    from typing import Any, NoReturn
 
 GRACE_S = 0.4
 """Between asking a command to end and ending it. Well below the second that the runtime grants a task."""
@@ -59,6 +59,8 @@ ORDERS = {b"c": "cancel", b"o": "output"}
 
 TOKEN_BYTES = 16
 """What the host sends first and the report begins with: nobody else can make a report."""
+HELLO = struct.Struct(f"!{TOKEN_BYTES}si")
+"""What is sent before the command is started: the token, and the number of the process that keeps it."""
 REPORT = struct.Struct(f"!{TOKEN_BYTES}s5i200s")
 """The token; an index into KINDS; a number; an index into REASONS; how many processes were left behind; how
 many could not be ended; words. The number is how the command ended, as the system tells it, or an errno."""
@@ -76,15 +78,30 @@ _ROOM_BYTES = 1024**3
 _OOM_SCORE = 500
 
 
-def main(file: BinaryIO) -> NoReturn:
-    """Run the command that `file` tells of; write one report; exit."""
-    control_fd = int(sys.argv[-1])
-    os.set_inheritable(control_fd, False)
-    spec: dict[str, Any] = marshal.load(file)
-    file.close()
+CODES: dict[str, bytes] = {}
+"""The compiled code of modules of ours that some commands need, by name. Set before any command is kept."""
+MAPPINGS: dict[tuple[int, int], int] = {}
+"""Mappings of users that `other_user.py` needs, which take long to make: by owner, made before the fork."""
+_modules: dict[str, dict[str, Any]] = {}
+
+
+def module(name: str) -> dict[str, Any]:
+    """The names of a module of ours. One that was loaded before the fork is there at once."""
+    if name not in _modules:
+        names: dict[str, Any] = {"__name__": name}
+        exec(marshal.loads(CODES[name]), names)
+        _modules[name] = names
+    return _modules[name]
+
+
+def keep(spec_fd: int, control_fd: int, prctl: Any) -> NoReturn:
+    """Run the command that the file `spec_fd` tells of; say who does, then write one report; exit."""
+    with open(spec_fd, "rb") as file:
+        spec: dict[str, Any] = marshal.load(file)
     token = os.read(control_fd, TOKEN_BYTES)
+    os.write(control_fd, HELLO.pack(token, os.getpid()))
     try:
-        report = _Keeper(spec, control_fd).keep()
+        report = _Keeper(spec, control_fd, prctl).keep()
     except BaseException as error:
         # Whatever went wrong, nothing may stay: the report names the bug, and the descendants are ended.
         words = f"{type(error).__name__}: {error}".encode(errors="replace")
@@ -94,10 +111,12 @@ def main(file: BinaryIO) -> NoReturn:
 
 
 class _Keeper:
-    def __init__(self, spec: dict[str, Any], control_fd: int) -> None:
+    def __init__(self, spec: dict[str, Any], control_fd: int, prctl: Any) -> None:
         self.spec = spec
         self.control_fd = control_fd
-        self.prctl = _find_prctl()
+        self.prctl = prctl
+        self.parent = os.getppid()
+        """The resident process. Without it nobody ends what is left if this one is killed."""
         self.child = 0
         self.status: int | None = None
         """How the command itself ended; None while it runs."""
@@ -122,15 +141,13 @@ class _Keeper:
     def keep(self) -> tuple[int, int, int, int, int, bytes]:
         """The report on the command, but for the token."""
         oom_fd = _open_oom_score()
-        if self.prctl is not None:
-            self.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-            # Nobody of this user may look into our memory or take our descriptors. The command is as it was
-            # when it has become its program. Only root can still do it.
-            self.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+        become_subreaper(self.prctl)
         wake_fd = self._listen()
+        if self.prctl is not None:
+            self.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
         parent_fd = self._open_parent()
         if "disk" in self.confine:
-            self.disk = self._module("disk")["DiskWatch"](*self.confine["disk"])
+            self.disk = module("disk")["DiskWatch"](*self.confine["disk"])
         failure = self._start(oom_fd)
         if failure is not None:
             what, number, words = failure
@@ -183,7 +200,7 @@ class _Keeper:
         The pipe of orders is closed then too, unless the host has forked: a copy of it may be open elsewhere.
         """
         try:
-            return os.pidfd_open(self.spec["parent"])
+            return os.pidfd_open(self.spec["host"])
         except (AttributeError, OSError):
             return None
 
@@ -195,13 +212,10 @@ class _Keeper:
         # If the machine runs out of memory, the command is what should go, not the host. It is set here and
         # inherited: a process that nobody may look into may not open its own score either.
         before = _raise_oom_score(oom_fd)
-        # Loaded here: when the child has become another user it may not reach where modules are.
-        import resource
-
-        limits = _limits(self.spec["memory_bytes"], self.confine.get("file_bytes"), resource)
+        limits = _limits(self.spec["memory_bytes"], self.confine.get("file_bytes"))
         self.child = os.fork()
         if not self.child:
-            self._become_command(write_fd, keeper, limits, resource.setrlimit)
+            self._become_command(write_fd, keeper, limits)
         os.close(write_fd)
         _set_oom_score(oom_fd, before)
         # Only the command may hold these now: whoever reads them waits for its end, not for ours.
@@ -220,12 +234,6 @@ class _Keeper:
         if self.bubblewrap:
             self._release(block_fd)
         return None
-
-    def _module(self, name: str) -> dict[str, Any]:
-        """The names of a module that the host has handed over."""
-        names: dict[str, Any] = {"__name__": name}
-        exec(marshal.loads(self.confine["code"][name]), names)
-        return names
 
     def _prepare_bubblewrap(self) -> int:
         """Complete the arguments; the descriptor through which bubblewrap is told to go on."""
@@ -260,12 +268,10 @@ class _Keeper:
             if self.confine.get("processes"):
                 most = self.confine["processes"]
                 try:
-                    import resource
-
                     # Only now, in its own user namespace: outside of it all processes of the user count.
                     resource.prlimit(self.init, resource.RLIMIT_NPROC, (most, most))
                 except OSError:
-                    pass  # The watch ends what grows too many. What is claimed was tried by the self-test.
+                    most = 0  # The watch ends what grows too many. The self-test has tried what is claimed.
         with open(block_fd, "wb", buffering=0) as file:
             try:
                 file.write(b"1")
@@ -279,9 +285,7 @@ class _Keeper:
             said += data
         return b'"exit-code"' in said
 
-    def _become_command(
-        self, write_fd: int, keeper: int, limits: list[tuple[int, int]], set_limit: Any
-    ) -> NoReturn:
+    def _become_command(self, write_fd: int, keeper: int, limits: list[tuple[int, int]]) -> NoReturn:
         what = "program"
         try:
             os.setsid()
@@ -290,20 +294,22 @@ class _Keeper:
                 with open(path, "wb", buffering=0) as file:
                     file.write(b"0")
             if "binds" in self.confine:
-                other = self._module("other_user")
+                other = module("other_user")
                 for number in (0, 1, 2):
                     # Who opens /dev/stderr opens it anew, and may do so only as its owner.
                     os.fchown(number, other["UID"], other["UID"])
-                other["become"](self.confine["binds"])
+                other["become"](self.confine["binds"], MAPPINGS)
             if self.prctl is not None:
                 # If we are killed, the command itself at least goes with us. A change of user forgets this.
                 self.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
                 if os.getppid() != keeper:
                     os._exit(127)
             what = "program"
+            if self.spec["umask"] is not None:
+                os.umask(self.spec["umask"])
             for kind, most in limits:
                 try:
-                    set_limit(kind, (most, most))
+                    resource.setrlimit(kind, (most, most))
                 except (OSError, ValueError):
                     continue  # It is lower already.
             for number in range(1, signal.NSIG):
@@ -318,7 +324,7 @@ class _Keeper:
                 os.set_inheritable(self.spec["folder"], False)
             what = "sandbox"
             if "landlock" in self.confine:
-                own = self._module("landlock")
+                own = module("landlock")
                 own["restrict"](**self.confine["landlock"])
                 own["filter_calls"](self.confine["seccomp"])
             what = "program"
@@ -337,7 +343,7 @@ class _Keeper:
         """Wait a moment; why the command has to be ended, if it has to."""
         if now >= deadline:
             return "time"
-        if os.getppid() != self.spec["parent"]:
+        if os.getppid() != self.parent:
             return "cancel"
         limits = (self.spec["memory_bytes"], self.spec["processes"], self.disk)
         is_watching = self.confine.get("is_watched", True) and any(limit is not None for limit in limits)
@@ -444,7 +450,7 @@ def end_descendants(child: int = 0, note: Any = None) -> int:
         pause_s = min(pause_s * 2, 0.02)
 
 
-def _limits(memory_bytes: int | None, file_bytes: int | None, resource: Any) -> list[tuple[int, int]]:
+def _limits(memory_bytes: int | None, file_bytes: int | None) -> list[tuple[int, int]]:
     """What the kernel itself holds a process of the command to."""
     limits = [(resource.RLIMIT_CORE, 0)]
     if memory_bytes is not None and sys.platform == "linux":
@@ -482,7 +488,17 @@ def _set_oom_score(number: int | None, score: bytes) -> None:
             return  # It protects less then, and nothing else is different.
 
 
-def _find_prctl() -> Any:
+def become_subreaper(prctl: Any) -> None:
+    """Become the parent of every descendant whose own parent ends; let nobody look into this process."""
+    if prctl is not None:
+        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        # Nobody of this user may look into our memory or take our descriptors. The command is as it was
+        # when it has become its program. Only root can still do it.
+        prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def find_prctl() -> Any:
+    """The system call `prctl`, where there is one."""
     if sys.platform != "linux":
         return None
     import ctypes

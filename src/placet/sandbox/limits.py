@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from placet.errors import UsageError
+from placet.truncation import truncate_repr
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -53,7 +54,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             if type(value) not in ((int, float) if is_time else (int,)) or not 0 < value <= most:
                 kind = "number" if is_time else "whole number"
                 raise UsageError(
-                    f"Limits: {name} is {value!r:.80}. It is a {kind} above zero, up to {most:,}."
+                    f"Limits: {name} is {truncate_repr(value, 80)}. It is a {kind} above zero, up to "
+                    f"{most:,}."
                 )
 
 

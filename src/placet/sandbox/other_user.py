@@ -20,7 +20,7 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
 UID = 65530
@@ -48,11 +48,21 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _EINVAL = 22
 
 
-def become(binds: Sequence[tuple[str, str, bool]]) -> None:
+def mapping_of(uid: int, gid: int) -> int:
+    """The descriptor of a mapping for `become`: what belongs to `uid` and `gid` is shown as the user's own.
+
+    Raises:
+        OSError: there is none to be had.
+    """
+    return _system().make_mapping(uid, gid)
+
+
+def become(binds: Sequence[tuple[str, str, bool]], made: Mapping[tuple[int, int], int] | None = None) -> None:
     """Stage `binds` and become the user UID, for good.
 
     Each bind is a path on the host, a path below STAGE where it is to be found, and whether it may be
-    written. Sources are folders or files, not links. No staged path lies inside another.
+    written. Sources are folders or files, not links. No staged path lies inside another. `made` are mappings
+    that there are already, by owner.
 
     The system forgets what was set with PR_SET_PDEATHSIG when a process changes its user: set it afterwards.
     It also makes the process one that nobody of the user may look into, until it becomes another program.
@@ -60,11 +70,11 @@ def become(binds: Sequence[tuple[str, str, bool]]) -> None:
     Raises:
         OSError: which step failed, and the path. The process may be in the middle: end it.
     """
-    system = _System()
+    system = _system()
     system.unshare_mounts()
     # Before anything is mounted, or the host would see it.
     system.mount("keep mounts private", None, "/", None, _MS_REC | _MS_PRIVATE, None)
-    mappings: dict[tuple[int, int], int] = {}
+    mappings = dict(made or {})
     # All are taken before the stage is covered: a source may lie in it.
     trees = [(system.clone(source), source, target, writable) for source, target, writable in binds]
     for tree, source, _, writable in trees:
@@ -108,6 +118,14 @@ def can_become(folder: str) -> str | None:
     if tried.returncode == 0 and said == "yes":
         return None
     return said or f"Becoming another user could not be tried: the try ended with {tried.returncode}."
+
+
+def _system() -> _System:
+    """The calls, looked up once: also for those that are forked later."""
+    global _known
+    if _known is None:
+        _known = _System()
+    return _known
 
 
 class _System:
@@ -154,7 +172,7 @@ class _System:
             mode |= _ATTR_RDONLY
         elif owner != (UID, UID):
             if owner not in mappings:
-                mappings[owner] = self._make_mapping(*owner)
+                mappings[owner] = self.make_mapping(*owner)
             mode |= _ATTR_IDMAP
             mapping = mappings[owner]
         attributes = (self.c.c_uint64 * 4)(mode, 0, 0, mapping)
@@ -187,7 +205,7 @@ class _System:
         if self.libc.capset(self.c.byref(header), self.c.byref((self.c.c_uint32 * 6)())) != 0:
             self._fail("cannot give up the capabilities", "")
 
-    def _make_mapping(self, uid: int, gid: int) -> int:
+    def make_mapping(self, uid: int, gid: int) -> int:
         """The descriptor of a user namespace in which the owner and the user are exchanged.
 
         Nobody runs in it: a mount takes its mapping from there, and nothing else.
@@ -243,6 +261,9 @@ class _System:
         raise OSError(number, text, path) if path else OSError(number, text)
 
 
+_known: _System | None = None
+
+
 def _exchange(known: bytes, owner: int) -> bytes:
     """The lines of a uid_map or gid_map in which `owner` and UID are exchanged. Others stay themselves.
 
@@ -279,7 +300,7 @@ def _try(folder: str) -> None:
     """Say on standard output how it went: `yes`, or what was in the way."""
     staged = f"{STAGE}/tried"
     # As the keeper is: some of what root does to such a process needs one more right.
-    _System().libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    _system().libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     try:
         become([(folder, staged, True)])
     except OSError as error:

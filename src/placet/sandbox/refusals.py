@@ -12,6 +12,7 @@ import os
 import stat
 
 from placet.errors import ToolError
+from placet.truncation import truncate
 
 _SHOWN = 200
 """Characters of a path in a message."""
@@ -72,4 +73,4 @@ def words(error: OSError) -> str:
 
 def shown(path: str) -> str:
     """A path in quotation marks, not longer than a message can bear."""
-    return repr(path if len(path) <= _SHOWN else f"{path[:_SHOWN]}…")
+    return repr(truncate(path, _SHOWN + 1, "…"))

@@ -21,7 +21,6 @@ import msgspec
 
 from placet.errors import ToolError
 from placet.sandbox.bubblewrap import WRAPPERS, Layout, arguments, temporary
-from placet.sandbox.compiled import code_of
 from placet.sandbox.confined import Confined
 from placet.sandbox.isolation import By, Facts
 from placet.sandbox.layout import lay_out, open_own_view
@@ -119,13 +118,13 @@ class Sandbox:
 
     async def _limit(self, confined: Confined, limits: Limits, stack: AsyncExitStack) -> None:
         confine = confined.confine
-        confine["code"] = {}
+        confine["modules"] = []
         if limits.processes is not None:
             confine["processes"] = most_threads(limits.processes)
         if limits.disk_bytes is not None:
             confine["file_bytes"] = limits.disk_bytes
             confine["disk"] = ([str(self.workspace.folder)], limits.disk_bytes)
-            confine["code"]["disk"] = code_of("placet.sandbox.disk")
+            confine["modules"].append("disk")
         confine["is_watched"] = "watch" not in self._without
         if "cgroups" not in self._without:
             from placet.sandbox.cgroup import open_cgroup
@@ -234,7 +233,9 @@ class Sandbox:
         """Have the keeper put what is shown where another user can reach it."""
         from placet.sandbox.other_user import STAGE
 
-        confined.confine["code"]["other_user"] = code_of("placet.sandbox.other_user")
+        confined.confine["modules"].append("other_user")
+        found = os.fstat(self.workspace.fd)
+        confined.confine["owner"] = found.st_uid, found.st_gid
         staged: dict[str, str] = {}
         # Also if it is only read: else it were not the other user's own. The bind itself is read-only.
         writable = {layout.workspace: layout.is_writable or self._reads_only}
@@ -282,7 +283,7 @@ class Sandbox:
             "network": False,
         }
         confined.confine["seccomp"] = _filter(self._groups, is_unshared=True)
-        confined.confine["code"]["landlock"] = code_of("placet.sandbox.landlock")
+        confined.confine["modules"].append("landlock")
         confined.environment |= {"HOME": f"{own}/home", "TMPDIR": f"{own}/tmp"}
 
 

@@ -29,6 +29,7 @@ from placet.sandbox.limits import MIB, Limits
 from placet.sandbox.sandbox import Sandbox
 from placet.sandbox.violations import attempts
 from placet.sandbox.workspace import Workspace
+from placet.truncation import truncate_tail
 
 _START = (
     "import marshal, sys; names = {'__name__': 'violations'}; "
@@ -184,7 +185,7 @@ async def _try_all(scene: _Scene, sandbox: Sandbox) -> dict[str, How]:
         )
         told = finished.stdout.decode(errors="replace").split()
         if told[-1:] != ["tried"]:
-            words = finished.stderr.decode(errors="replace").strip()[-300:]
+            words = truncate_tail(finished.stderr.decode(errors="replace").strip(), 300)
             raise ToolError(f"the self-test broke off: {words or finished.ended_by}", retry=False)
         names = [name for name, _ in attempts("", 0, 0, "")]
         held: dict[str, How] = dict.fromkeys(names, "kernel")

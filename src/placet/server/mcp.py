@@ -21,7 +21,7 @@ from mcp import types
 from mcp.server.lowlevel.server import Server
 
 from placet import __version__
-from placet.errors import InputError, PlacetError, unknown_tool
+from placet.errors import NO_SUCH_TOOL, InputError, PlacetError, unknown_tool
 from placet.events.event import Event
 from placet.ir.action import Action
 from placet.ir.proposal import Proposal, new_id
@@ -105,7 +105,7 @@ class Face:
 
     def _unknown(self, name: str) -> str:
         words = unknown_tool(name, [tool.name for tool in self.tools])
-        return words.replace("list the known ones with `placet tools`", "tools/list gives the known ones")
+        return words.replace(NO_SUCH_TOOL, "tools/list gives the known ones")
 
     def _in_our_names(self, plan: dict[str, Any]) -> dict[str, Any]:
         """The plan with tools called as the runtime calls them; whatever else it is, is judged later."""

@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 from placet.errors import UsageError
 from placet.ir.json_value import JsonValue, copy_json
 from placet.state.store import MISSING, Missing, Transition, Unit
+from placet.truncation import truncate_repr
 
 _Cell = JsonValue | Missing
 _Pending = list[tuple[Unit | None, _Cell]]
@@ -72,7 +73,7 @@ class MemoryNamespace:
     ) -> None:
         """Write a copy of `value`."""
         if type(key) is not str:
-            raise UsageError(f"A state key is a string, not a {type(key).__name__}: {key!r:.80}")
+            raise UsageError(f"A state key is a string, not a {type(key).__name__}: {truncate_repr(key, 80)}")
         self._write(key, copy_json(value, "value"), action_id, unit)
 
     def delete(self, key: str, *, action_id: str | None = None, unit: Unit | None = None) -> bool:

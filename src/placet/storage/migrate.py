@@ -91,10 +91,12 @@ def migrate(database: Database, wanted: Migrations) -> int:
     if database.read_only:
         if wanted.readable_from is not None and found >= wanted.readable_from:
             return found
-        raise StorageUnavailable(
+        error = StorageUnavailable(
             database.name,
             f"holds no {wanted.part} tables that this version can read",
             "Nothing has been recorded there yet, or only by an older version: use it for a run first.",
         )
+        error.holds_nothing = not found
+        raise error
     database.write(take).result()
     return newest

@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, unquote
 from placet.errors import StorageError, StorageFull, StorageLocked, StorageReadOnly, StorageUnavailable
 from placet.extras import install_command
 from placet.storage.transaction import Dialect, Rows, Transaction, Value
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     import psycopg
@@ -147,7 +148,7 @@ class PostgresLink:
         words = " ".join(str(error).split()).rstrip(".?")
         for secret in _secrets_in(self._url):
             words = words.replace(secret, "[redacted]")
-        return words[:300]
+        return truncate(words, 300)
 
     def begin(self, *, durable: bool, writes: bool = True) -> Transaction:
         """Start a transaction."""

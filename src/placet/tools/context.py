@@ -13,7 +13,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic
@@ -22,7 +22,7 @@ import msgspec
 
 from placet.errors import UsageError
 from placet.ir.json_value import JsonValue
-from placet.ir.tool_spec import Mark
+from placet.ir.provenance import Labels
 
 if TYPE_CHECKING:
     # The default lets `ToolContext` stand for `ToolContext[Any]`. Only checkers need it, and 3.11's typing
@@ -146,8 +146,6 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True, kw_only=True, eq=
     """Tenant of the run."""
     caller: str | None = None
     """The agent or user on whose behalf the run acts; `Scope.caller_id`."""
-    labels: frozenset[Mark] = frozenset()
-    """Labels on the parameters of the call: whether an outsider chose some of them, or they are secret."""
     cancel: Cancel = msgspec.field(default_factory=Cancel)
     """Request to stop; check it, or subscribe to it, in long work."""
     deps: DepsT = None  # type: ignore[assignment]
@@ -165,8 +163,12 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True, kw_only=True, eq=
     on_model: Callable[[dict[str, JsonValue]], None] | None = None
     """Receives which model answered a built-in tool and what it used; set by the runtime, called on the event
     loop."""
-    on_label: Callable[[Mark], None] | None = None
-    """Receives the labels of `label`; set by the runtime."""
+    typed: Sequence[str] = ()
+    """Texts that the person typed in the conversation that makes this call, and in those that led to it."""
+    on_labels: Callable[[str | None], Labels] | None = None
+    """Answers `labels_of`; set by the runtime."""
+    on_label: Callable[[Labels], None] | None = None
+    """Receives the reports of `label_output`; set by the runtime, called in the tool's thread."""
 
     def __repr__(self) -> str:
         return f"<ToolContext of action {self.action_id!r} in run {self.run_id!r}>"
@@ -188,14 +190,23 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True, kw_only=True, eq=
         if self.on_progress is not None:
             self.on_progress(str(message), done, total)
 
-    def label(self, label: Mark) -> None:
-        """Label the output of this call, besides the labels that its tool declares.
+    def labels_of(self, parameter: str | None = None) -> Labels:
+        """Return the labels on a parameter of this call, each with its path; on any of them without a name.
 
         Args:
-            label: `"untrusted"` or `"secret"`.
+            parameter: Name of the parameter, such as `to`, or `message.to` inside an object.
         """
-        if self.on_label is not None:
-            self.on_label(label)
+        return self.on_labels(parameter) if self.on_labels is not None else {}
+
+    def label_output(self, labels: Labels) -> None:
+        """Label the output of this call, or its error, besides what the tool declares: for a tool whose
+        answers are not all from the same source. Reports add up.
+
+        Args:
+            labels: The labels, each with the path by which it came.
+        """
+        if labels and self.on_label is not None:
+            self.on_label(labels)
 
     def spend(self, *, tokens: int | None = 0, cost: float | None = 0.0) -> None:
         """Report what this call used, so that budgets count it. Reports add up.

@@ -14,10 +14,12 @@ from typing import Any, TypeAlias, get_args
 
 import msgspec
 
-from placet.errors import NotJson, ToolDeclarationError
+from placet.errors import NotJson, RuleError, ToolDeclarationError
+from placet.ir.fields import parse_field
 from placet.ir.json_value import copy_json
 from placet.ir.tool_spec import Mark, RateLimit, Reversibility, Risk, ToolSchema
 from placet.tools.signature import Bind, find_context_parameter
+from placet.truncation import truncate_repr
 
 Rate: TypeAlias = RateLimit | tuple[int, float]
 """A rate limit, as `RateLimit` or as `(max_calls, interval_secs)`."""
@@ -49,6 +51,7 @@ def check_declaration(
         refuse(f"reversibility is {schema.reversibility!r}. It is one of {known}.")
     if unknown := [mark for mark in schema.marks if mark not in get_args(Mark)]:
         refuse(f"{unknown[0]!r} is no mark. Outputs are marked with {' or '.join(get_args(Mark))}.")
+    _check_field_marks(schema, refuse)
     if schema.cache_ttl_secs is not None:
         if not _is_positive(schema.cache_ttl_secs):
             refuse(f"cache_ttl_secs is {schema.cache_ttl_secs!r}. It is a number of seconds above zero.")
@@ -72,6 +75,22 @@ def check_declaration(
         refuse("cheap is for sync functions that are called inline; an async one never blocks. Drop cheap.")
 
 
+def _check_field_marks(schema: ToolSchema, refuse: Callable[[str], None]) -> None:
+    given: Any = schema.field_marks
+    if not isinstance(given, Mapping):
+        refuse("field_marks is a dict from paths to marks, such as {'body': ['untrusted']}.")
+    for path, marks in given.items():
+        try:
+            parse_field(path, "field_marks")
+        except RuleError as error:
+            refuse(f"{error}.")
+        known = get_args(Mark)
+        if isinstance(marks, str) or not marks:
+            refuse(f"field_marks of {path!r} is {marks!r}. Write a list, such as ['untrusted'].")
+        if unknown := [mark for mark in marks if mark not in known]:
+            refuse(f"{unknown[0]!r} is no mark of {path!r}. Fields are marked with {' or '.join(known)}.")
+
+
 def _is_positive(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value > 0
 
@@ -89,6 +108,7 @@ def own_copy(schema: ToolSchema) -> ToolSchema:
             returns=copy_json(schema.returns, "returns"),
             labels=tuple(schema.labels),
             marks=tuple(schema.marks),
+            field_marks={path: tuple(marks) for path, marks in schema.field_marks.items()},
         )
     except NotJson as error:
         raise ToolDeclarationError(f"Tool '{schema.name}': its schema cannot be used. {error}") from None
@@ -102,7 +122,8 @@ def read_rate(rate: Rate | None, owner: str) -> RateLimit | None:
         max_calls, interval_secs = rate
     except (TypeError, ValueError):
         raise ToolDeclarationError(
-            f"{owner}: rate_limit is {rate!r:.80}. Write (max_calls, interval_secs), such as (10, 60)."
+            f"{owner}: rate_limit is {truncate_repr(rate, 80)}. Write (max_calls, interval_secs), such as "
+            "(10, 60)."
         ) from None
     return RateLimit(max_calls=max_calls, interval_secs=interval_secs)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from placet.errors import DuplicateTool, ToolDeclarationError, UsageError
 from placet.tools.tool import Tool, tool
+from placet.truncation import truncate, truncate_repr
 
 
 def tools_given(items: Iterable[Tool | Callable[..., Any]], option: str = "tools") -> list[Tool]:
@@ -23,7 +24,9 @@ def tools_given(items: Iterable[Tool | Callable[..., Any]], option: str = "tools
     if isinstance(items, Tool) or not isinstance(items, Iterable):
         name = getattr(items, "__name__", None)
         hint = f"Runtime([{name}])" if name else "Runtime([my_function])"
-        raise UsageError(f"Runtime({option}=...) got {items!r:.80}, which is no list of tools. Write {hint}.")
+        raise UsageError(
+            f"Runtime({option}=...) got {truncate_repr(items, 80)}, which is no list of tools. Write {hint}."
+        )
     found: dict[str, Tool] = {}
     seen: list[object] = []
     for position, item in enumerate(items):
@@ -40,7 +43,8 @@ def tools_given(items: Iterable[Tool | Callable[..., Any]], option: str = "tools
 def _made_of(item: object, place: str) -> Tool:
     if not callable(item):
         raise ToolDeclarationError(
-            f"{place} is {item!r:.80} ({type(item).__name__}), which is no function. Give functions with "
+            f"{place} is {truncate_repr(item, 80)} ({type(item).__name__}), which is no function. Give "
+            "functions with "
             "type hints, or tools made with @tool."
         )
     return tool(item)
@@ -48,9 +52,11 @@ def _made_of(item: object, place: str) -> Tool:
 
 def _described(made: Tool) -> str:
     """Where a tool comes from, so that a reader finds both."""
+    if made.origin:
+        return made.origin
     fn = made.fn
     if fn is None:
-        return f"a tool without a function ({made.schema.description[:60] or 'no description'})"
+        return f"a tool without a function ({truncate(made.schema.description, 60) or 'no description'})"
     where = f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"
     code = getattr(fn, "__code__", None)
     return f"{where} (line {code.co_firstlineno})" if code is not None else where

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 from placet.errors import ToolDeclarationError
 from placet.ir.json_value import JsonValue, show_json
 from placet.tools.schema_size import MOST_PARTS, Parts
+from placet.truncation import truncate
 
 Check: TypeAlias = Callable[[JsonValue], "str | None"]
 """Function that checks a JSON value. Returns `None` if it is valid, otherwise one text with every problem."""
@@ -101,7 +102,7 @@ def join_problems(problems: Sequence[str]) -> str:
 
 def cut(text: str, most: int) -> str:
     """`text`, with an ellipsis where it is longer than `most` characters."""
-    return text if len(text) <= most else text[: most - 3] + "..."
+    return truncate(text, most, "...")
 
 
 def _refuse_to_fetch(uri: str) -> Any:

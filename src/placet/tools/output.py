@@ -23,6 +23,7 @@ import msgspec
 
 from placet.errors import NotJson
 from placet.ir.json_value import MAX_DEPTH, SAFE_BITS, JsonValue, writable
+from placet.truncation import truncate, truncate_repr
 
 _PLAIN = frozenset({bool, type(None)})
 _KNOWN = (msgspec.Struct, Enum, date, time, timedelta, Decimal, UUID)
@@ -65,7 +66,7 @@ def _copy(value: Any, kind: type, place: str, depth: int) -> JsonValue:
     if kind is int:
         return writable(value, place)
     if depth == 0:
-        raise NotJson(f"it is nested more than {MAX_DEPTH} deep, or holds itself", place=place[:200])
+        raise NotJson(f"it is nested more than {MAX_DEPTH} deep, or holds itself", place=truncate(place, 200))
     if kind is dict:
         copied = {}
         for key, item in value.items():
@@ -139,7 +140,7 @@ def _from_pydantic(value: Any, place: str) -> Any:
     try:
         return value.model_dump(mode="json")
     except Exception as error:
-        problem = str(error).partition("\n")[0][:200]
+        problem = truncate(str(error).partition("\n")[0], 200)
         raise NotJson(f"the model {type(value).__name__} cannot be written: {problem}", place=place) from None
 
 
@@ -157,7 +158,7 @@ def _plain_key(key: object, place: str) -> str:
         if plain.isascii() or _is_utf8(plain):
             return plain
         raise NotJson("a key holds half of a surrogate pair", place=place)
-    raise NotJson(f"the key {key!r:.80} is no string", place=place)
+    raise NotJson(f"the key {truncate_repr(key, 80)} is no string", place=place)
 
 
 def _why_not(value: Any) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from placet.errors import ToolDeclarationError
+from placet.truncation import truncate_repr
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,19 +72,37 @@ def program_tool(
         ToolDeclarationError: the schema or the command cannot be used.
         UsageError: there is no such folder, or a host is no name.
     """
+    from placet.ir.tool_spec import ToolSchema
     from placet.sandbox.confinement import isolation_of
     from placet.sandbox.limits import Limits
     from placet.sandbox.workspace import Workspace
     from placet.storage.location import config_folder, user_folder
     from placet.tools.subprocess import CommandSpec, command_tool
 
+    given: object = schema
+    if not isinstance(given, ToolSchema):
+        raise ToolDeclarationError(
+            f"program_tool got the schema {truncate_repr(given, 80)}. Write "
+            "ToolSchema(name=..., description=..., ...)."
+        )
     owner = f"Tool '{schema.name}'"
+    for option, value in (("environment", environment), ("hosts", hosts)):
+        if isinstance(value, str) or not isinstance(value, Collection):
+            raise ToolDeclarationError(
+                f"{owner}: {option} is {truncate_repr(value, 80)}. Write a list of names."
+            )
+    codes: object = exit_codes
+    if not isinstance(codes, Collection) or not codes or not all(type(each) is int for each in codes):
+        raise ToolDeclarationError(
+            f"{owner}: exit_codes is {truncate_repr(codes, 80)}. Write a list such as [0, 1]."
+        )
     argv, readable = _read_command(command, owner)
     names: Sequence[object] = environment
     for name in names:
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise ToolDeclarationError(
-                f"{owner}: environment lists names of variables, such as 'API_KEY', and got {name!r:.80}."
+                f"{owner}: environment lists names of variables, such as 'API_KEY', and got "
+                f"{truncate_repr(name, 80)}."
             )
     where = folder
     if not isinstance(where, Workspace):
@@ -115,12 +134,12 @@ def _read_command(command: object, owner: str) -> tuple[tuple[str, ...], tuple[s
     """The arguments, and the folders of the files among them."""
     fix = "Write the program and its arguments as a list, such as ['python3', 'count.py']."
     if isinstance(command, str | bytes | os.PathLike) or not isinstance(command, Sequence) or not command:
-        raise ToolDeclarationError(f"{owner}: command is {command!r:.80}. {fix}")
+        raise ToolDeclarationError(f"{owner}: command is {truncate_repr(command, 80)}. {fix}")
     parts: list[str] = []
     folders: list[str] = []
     for part in command:
         if not isinstance(part, str | os.PathLike):
-            raise ToolDeclarationError(f"{owner}: command holds {part!r:.80}. {fix}")
+            raise ToolDeclarationError(f"{owner}: command holds {truncate_repr(part, 80)}. {fix}")
         text = os.fspath(part)
         if not isinstance(part, str):
             text = os.path.abspath(text)

@@ -32,6 +32,7 @@ class Registry:
 
     __slots__ = (
         "_builtin",
+        "_stand_in",
         "_user",
         "_visible",
         "_why_not",
@@ -50,6 +51,8 @@ class Registry:
             why_not: Function that returns why a tool is not offered, or `None` if it is.
         """
         self._why_not = why_not
+        self._stand_in: Callable[[Tool], Tool] | None = None
+        """Makes of each tool the one that is called in its place."""
         self.withheld: dict[str, str] = {}
         """Tools that are not offered, by name, with the reason."""
         self.hints: dict[str, str] = {}
@@ -86,16 +89,48 @@ class Registry:
             self.withheld[added.name] = reason
             return None
         shelf = self._builtin if builtin else self._user
-        self.revision += 1
         replaced = shelf.get(added.name)
         shelf[added.name] = added
         if not builtin or added.name not in self._user:
-            self._visible[added.name] = added
+            self._show(added)
         self._look()
         return replaced
 
+    def redeclare(self, name: str, **changes: Any) -> None:
+        """Let a tool declare something else here.
+
+        Args:
+            name: Name of the tool.
+            changes: Fields of its `ToolSchema`, such as `rate_limit`.
+
+        Raises:
+            UnknownTool: there is none of that name.
+            ToolDeclarationError: the tool would contradict itself.
+        """
+        shelf = self._user if name in self._user else self._builtin
+        if name not in shelf:
+            raise UnknownTool(name, known=self._visible)
+        shelf[name] = shelf[name].redeclared(**changes)
+        self._show(shelf[name])
+
+    def call_instead(self, stand_in: Callable[[Tool], Tool] | None) -> None:
+        """From now on, call something else in the place of each tool.
+
+        Args:
+            stand_in: Function that returns what to call for a tool. `None`: the tools themselves again.
+        """
+        self._stand_in = stand_in
+        for name in self._visible:
+            self._show(self._user[name] if name in self._user else self._builtin[name])
+
+    def _show(self, made: Tool) -> None:
+        self.revision += 1
+        self._visible[made.name] = made if self._stand_in is None else self._stand_in(made)
+
     def _look(self) -> None:
-        self.has_marks = any(each.schema.marks for each in self._visible.values())
+        self.has_marks = any(
+            each.schema.marks or each.schema.field_marks or each.may_label for each in self._visible.values()
+        )
         self.needs_deps = any(each.deps_type is not None for each in self._visible.values())
 
     def remove(self, name: str) -> Tool:
@@ -113,7 +148,7 @@ class Registry:
         self.revision += 1
         removed = shelf.pop(name)
         if name in self._builtin:
-            self._visible[name] = self._builtin[name]
+            self._show(self._builtin[name])
         else:
             del self._visible[name]
         self._look()

@@ -26,6 +26,7 @@ from placet.tools.conversion import USABLE, Shape, Unfit, read_types
 from placet.tools.docstring import read_docstring
 from placet.tools.json_schema import join_problems
 from placet.tools.output import to_json
+from placet.truncation import truncate_repr
 
 Bind: TypeAlias = Callable[[dict[str, JsonValue]], dict[str, Any]]
 
@@ -314,7 +315,8 @@ def _type_of(parameter: inspect.Parameter, annotation: Any, owner: str) -> Any:
             return annotation | None
         except TypeError:
             raise ToolDeclarationError(
-                f"{owner}, {_label(parameter.name)}: the annotation {annotation!r:.80} is no type. {USABLE}"
+                f"{owner}, {_label(parameter.name)}: the annotation {truncate_repr(annotation, 80)} is no "
+                f"type. {USABLE}"
             ) from None
     return annotation
 

@@ -32,6 +32,7 @@ from placet.sandbox.sandbox import Sandbox
 from placet.sandbox.workspace import Workspace
 from placet.tools.context import ToolContext
 from placet.tools.tool import Tool
+from placet.truncation import redacted, truncate_bytes, truncate_bytes_tail, truncate_repr, truncate_tail
 
 TRY_AGAIN = 75
 """The exit code of a program that failed for now and may work later: EX_TEMPFAIL of sysexits.h."""
@@ -101,6 +102,7 @@ def command_tool(
     if spec.workspace is not None and spec.isolation is not None and spec.isolation.required == "process":
         made.confined_to = str(spec.workspace.folder)
     made.confinement = lambda: _confinement(spec)
+    made.origin = f"the program {truncate_repr(spec.argv[0], 200)}"
     made.compile()
     return made
 
@@ -141,7 +143,7 @@ def _answer(finished: Finished, spec: CommandSpec) -> JsonValue:
         return decode_json(finished.stdout, f"the answer of '{program}'")
     except DecodeError as error:
         fix = "It must print one JSON value and nothing else; what is for people goes to standard error."
-        printed = finished.stdout[:_QUOTED].decode(errors="replace")
+        printed = truncate_bytes(finished.stdout, _QUOTED).decode(errors="replace")
         # It ended as a success, so it did its work.
         raise ToolError(
             f"{error} {fix} It printed {printed!r}{after}.", retry=False, took_effect=True
@@ -150,5 +152,5 @@ def _answer(finished: Finished, spec: CommandSpec) -> JsonValue:
 
 def _last_lines(stderr: bytes) -> str:
     """The end of what a program said, short enough for an error."""
-    lines = stderr[-4 * _CHARACTERS :].decode(errors="replace").strip().splitlines()
-    return "\n".join(lines[-_LINES:])[-_CHARACTERS:]
+    text = redacted(truncate_bytes_tail(stderr, 4 * _CHARACTERS).decode(errors="replace").strip())
+    return truncate_tail("\n".join(text.splitlines()[-_LINES:]), _CHARACTERS)

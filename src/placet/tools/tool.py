@@ -13,8 +13,11 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import copy
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, overload
+
+import msgspec
 
 from placet.errors import ToolDeclarationError, ToolError, UsageError
 from placet.ir.json_value import JsonValue
@@ -29,6 +32,7 @@ from placet.tools.signature import (
     read_signature,
     tool_name,
 )
+from placet.truncation import truncate_repr
 
 if TYPE_CHECKING:
     # Defaults let `Tool` stand for `Tool[..., Any]`. Only checkers need them, and 3.11's typing lacks them.
@@ -73,6 +77,8 @@ class Tool(Generic[P, R]):
         "is_async",
         "is_direct",
         "max_retries",
+        "may_label",
+        "origin",
         "preview",
         "schema",
         "takes_object",
@@ -114,7 +120,7 @@ class Tool(Generic[P, R]):
         """Time limit of each attempt in milliseconds."""
         self.max_retries = max_retries
         """Upper limit on further attempts, whatever the plan asks for."""
-        self.is_direct = (is_async or cheap) and timeout_ms is None and schema.rate_limit is None
+        self.is_direct = _is_direct(self)
         """An attempt needs nothing around the bare call: no thread, no time limit, no turn to wait for."""
         self.context_parameter = context_parameter
         """Pass the ToolContext under this keyword; None if the function does not want one."""
@@ -132,9 +138,14 @@ class Tool(Generic[P, R]):
         self.confinement: Callable[[], Awaitable[Confinement]] | None = None
         """Establishes what is enforced around a call. None for a function that runs with all rights of this
         process. Set by what makes tools that come with Placet, programs and tools of servers."""
+        self.origin: str = ""
+        """Where it comes from, in words, where that is no function of a caller: a program, or a server."""
         self.preview: Callable[[Mapping[str, JsonValue], Callable[[str], str]], Preview] | None = None
         """What a call would change in files as they are now. Given the parameters, and what takes secrets out
         of a text. Only file tools that come with Placet have one: all they change is in `confined_to`."""
+        self.may_label: bool = False
+        """Whether it may label its output itself, with `ToolContext.label_output`: which labels there will be
+        is known only when it has run, and `verify` says so."""
         self.trusted = trusted
         """Marked by the user as safe to run outside the sandbox."""
         self.unlogged: frozenset[str] = frozenset()
@@ -231,6 +242,28 @@ class Tool(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<Tool {self.name}: {self.schema.risk}{', async' if self.is_async else ''}>"
 
+    def redeclared(self, **changes: Any) -> Tool[P, R]:
+        """Return a copy that declares something else. This one stays as it is: other runtimes may have it.
+
+        Args:
+            changes: Fields of the `ToolSchema`, such as `rate_limit`.
+
+        Raises:
+            ToolDeclarationError: the copy would contradict itself.
+        """
+        self.compile()
+        made = copy.copy(self)
+        made.schema = msgspec.structs.replace(self.schema, **changes)
+        check_declaration(
+            made.schema,
+            is_async=made.is_async,
+            cheap=made.cheap,
+            timeout_ms=made.timeout_ms,
+            max_retries=made.max_retries,
+        )
+        made.is_direct = _is_direct(made)
+        return made
+
     def compile(self) -> None:
         """Compile the schemas now instead of at the first check. Registering a tool does this.
 
@@ -274,6 +307,7 @@ def tool(
     cheap: bool = False,
     labels: Iterable[str] = (),
     marks: Iterable[Mark] = (),
+    field_marks: Mapping[str, Sequence[Mark]] | None = None,
     returns: Any = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
@@ -292,6 +326,7 @@ def tool(
     cheap: bool = False,
     labels: Iterable[str] = (),
     marks: Iterable[Mark] = (),
+    field_marks: Mapping[str, Sequence[Mark]] | None = None,
     returns: Any = None,
 ) -> Any:
     """Make a tool of a typed function, as a bare decorator (`@tool`) or with options.
@@ -315,6 +350,7 @@ def tool(
             within microseconds.
         labels: Labels of your own; rules can name them.
         marks: Labels on the output: `"untrusted"`, `"secret"`.
+        field_marks: Labels on fields of the output, by path, such as `{"mails[].body": ["untrusted"]}`.
         returns: JSON Schema or type that outputs are checked against; the annotation of the function is not
             used for that.
 
@@ -327,7 +363,7 @@ def tool(
             raise ToolDeclarationError(f"'{target.name}' is a tool already. Apply @tool once, outermost.")
         if not callable(target):
             raise ToolDeclarationError(
-                f"@tool got {target!r:.80}, which is no function. Write options by keyword."
+                f"@tool got {truncate_repr(target, 80)}, which is no function. Write options by keyword."
             )
         read = read_signature(target)
         chosen = tool_name(target) if name is None else name
@@ -346,6 +382,7 @@ def tool(
                 reversibility=reversibility,
                 labels=(labels,) if isinstance(labels, str) else tuple(labels),
                 marks=tuple(marks),
+                field_marks={} if field_marks is None else field_marks,
             ),
             fn=target,
             cheap=cheap,
@@ -361,6 +398,10 @@ def tool(
         return made
 
     return declare if fn is None else declare(fn)
+
+
+def _is_direct(made: Tool) -> bool:
+    return (made.is_async or made.cheap) and made.timeout_ms is None and made.schema.rate_limit is None
 
 
 def _schema_of_returns(returns: Any, owner: str) -> dict[str, JsonValue] | None:

@@ -18,7 +18,10 @@ from placet.inference.messages import Assistant, ToolResult, User
 from placet.inference.model import Model, Result
 from placet.ir.result import ExitCode, Status, Waiting
 from placet.policy.marks import NO_MARKS, UNMARKED, Marks
+from placet.policy.permission import unasked_for
+from placet.policy.sources import ToolAnswer
 from placet.runtime.observation import observe, observe_text
+from placet.truncation import truncate
 from placet.turns.asking import LOGGED, NAMED, Asking, Halt, Terms
 from placet.turns.calls import Asked, groups
 from placet.turns.ending import MADE, Call, CallResult, Note
@@ -42,6 +45,7 @@ class CallCame(NamedTuple):
     marks: Marks = NO_MARKS
     halt: Halt | None = None
     exit_code: ExitCode = UNSET
+    answer: ToolAnswer | None = None
 
     @property
     def ok(self) -> bool:
@@ -63,6 +67,7 @@ class Acting(Asking):
         self._succeeded: list[str] = []
         self._called: list[str] = []
         self._refused: list[str] = []
+        self._unasked: dict[str, str] = {}
 
     async def _act(self, result: Result) -> Halt | None:
         """Carry out the calls of a turn, and tell the model what came of each."""
@@ -73,6 +78,8 @@ class Acting(Asking):
         self._conversation.add(
             Assistant(text=result.text, calls=tuple(a.call for a in asked), carried=result.carried)
         )
+        if self._run.uses_sources:
+            self._reading.answers.wrote(each.call.arguments for each in asked)
         verdict = self._repetition.saw(result.calls)
         if verdict == "stuck":
             self._leave(asked, "the same calls came again and again")
@@ -110,12 +117,16 @@ class Acting(Asking):
             halt = _waits([waiting for each in halts for waiting in each.waiting])
         for came in group:
             self._fresh.append(came.marks)
+            if came.answer is not None:
+                self._reading.answers.came(came.answer)
             if came.status in MADE:
                 self._called.append(came.asked.call.name)
             if came.ok:
                 self._succeeded.append(came.asked.call.name)
             elif came.status == "rejected":
-                self._refused.append(came.asked.call.name[:NAMED])
+                self._refused.append(truncate(came.asked.call.name, NAMED))
+                if (tier := unasked_for(came.text)) is not None:
+                    self._unasked[truncate(came.asked.call.name, NAMED)] = tier
             self._add_result(came)
         return halt
 
@@ -200,6 +211,7 @@ class Acting(Asking):
             asked.number,
             keep=self._offer.may_stay_open(asked),
             given=given if given is not UNMARKED else None,
+            typed=self._reading.typed,
         )
         result = acted.result
         action = result.results[0]
@@ -224,7 +236,8 @@ class Acting(Asking):
             halt = self._halt() or Halt("error", result.error or "the call was stopped")
         elif result.outcome == "budget":
             halt = self._halt() or Halt("budget", "the limit on tool calls was reached")
-        return CallCame(asked, text, action.status, acted.marks, halt, action.exit_code)
+        answer = self._run.take_answer(asked.number)
+        return CallCame(asked, text, action.status, acted.marks, halt, action.exit_code, answer)
 
     def _logged_result(self, asked: Asked, text: str, marks: Marks) -> str:
         if not self._offer.is_logged(asked):

@@ -20,8 +20,15 @@ from placet.ir.json_value import copy_json
 from placet.ir.proposal import Proposal
 from placet.safe_text import clean
 from placet.tools.registry import Registry
+from placet.truncation import truncate
 
 _LONGEST_NAME = 200
+_ASK_USER = "ask_user"
+_NOBODY = (
+    "nobody can be asked here. Decide yourself what is most likely meant and continue; if that is not "
+    "possible, finish and state what is missing"
+)
+"""For a model that knows the tool from elsewhere."""
 
 
 class Asked(NamedTuple):
@@ -85,7 +92,9 @@ class Offer(NamedTuple):
         if call.name in self.absent:
             return f"there is no tool '{call.name}' here"
         if self.is_strict and self.offered is not None and call.name not in self.offered:
-            return self.not_offered.format(tool=call.name[:_LONGEST_NAME])
+            return self.not_offered.format(tool=truncate(call.name, _LONGEST_NAME))
+        if call.name == _ASK_USER and _ASK_USER not in self.tools:
+            return _NOBODY
         if call.problem:
             return f"the arguments of this call cannot be read: {clean(call.problem, 500)}. Write them again."
         if not call.name or len(call.name) > _LONGEST_NAME:

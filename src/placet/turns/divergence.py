@@ -17,6 +17,7 @@ from placet.inference.model import Request
 from placet.inference.wrappers.digests import Digests
 from placet.ir.json_value import JsonValue, show_json
 from placet.safe_text import clean
+from placet.truncation import excerpt, truncate
 from placet.turns.ending import Ending
 from placet.turns.recorded_run import Asks, RecordedRun
 
@@ -182,7 +183,7 @@ def _text(value: JsonValue) -> str:
 
 
 def _lines(text: str) -> Sequence[str]:
-    lines = text[:_DIFFED].split("\n")
+    lines = truncate(text, _DIFFED).split("\n")
     return [*lines, "[the rest is not compared]"] if len(text) > _DIFFED else lines
 
 
@@ -190,4 +191,4 @@ def _excerpt(text: str, other: str) -> str:
     """A part of a text, from a little before where it differs from another."""
     same = next((at for at, pair in enumerate(zip(text, other, strict=False)) if pair[0] != pair[1]), None)
     start = max((min(len(text), len(other)) if same is None else same) - _BEFORE, 0) if other else 0
-    return clean(("…" if start else "") + text[start : start + _SHOWN * 2], _SHOWN)
+    return clean(("…" if start else "") + excerpt(text, start, start + _SHOWN * 2), _SHOWN)

@@ -12,6 +12,7 @@ import msgspec
 
 from placet.errors import UsageError
 from placet.ir.result import ProposalResult
+from placet.truncation import truncate
 from placet.turns.asking import LOGGED, NAMED
 from placet.turns.ending import MADE, OUTCOMES, Ending
 from placet.turns.limits import TurnLimits
@@ -67,7 +68,7 @@ def turns_so_far(run: OpenRun, offered: Container[str]) -> list[Ending]:
                 number += 1
                 status = run.came_of(number)
                 if call.name not in offered or status == "rejected":
-                    refused.append(call.name[:NAMED])
+                    refused.append(truncate(call.name, NAMED))
                 elif status in MADE:
                     called.append(call.name)
             turn = msgspec.structs.replace(

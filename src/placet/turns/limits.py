@@ -8,6 +8,7 @@ import msgspec
 
 from placet.errors import UsageError
 from placet.policy.budget import CostBudget
+from placet.truncation import truncate_repr
 
 _NAMES = {
     "max_duration_ms": "time",
@@ -49,14 +50,15 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
             is_whole = name in _WHOLE
             if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
                 kind = "a whole number" if is_whole else "a number"
-                raise UsageError(f"TurnLimits({name}={value!r:.40}): it must be {kind} above 0.")
+                raise UsageError(f"TurnLimits({name}={truncate_repr(value, 40)}): it must be {kind} above 0.")
             most = _MOST_S if name in ("time_s", "call_s") else _MOST
             if value > most and value != inf:
                 # Not shown: Python writes out no number of many thousand digits.
                 raise UsageError(f"TurnLimits({name}=...): it must be at most {most:,}; None is no limit.")
             if not value > 0 or not isfinite(value):
                 raise UsageError(
-                    f"TurnLimits({name}={value!r:.40}): it must be above 0, and finite; None is no limit."
+                    f"TurnLimits({name}={truncate_repr(value, 40)}): it must be above 0, and finite; None "
+                    "is no limit."
                 )
 
     @property

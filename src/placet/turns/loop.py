@@ -25,10 +25,11 @@ from placet.errors import (
     RunError,
     StorageError,
 )
-from placet.inference.messages import Text as TextPart
-from placet.inference.messages import User
+from placet.inference.messages import Message, User
 from placet.inference.model import Intent, Model, Result
+from placet.ir.provenance import UNRECORDED, Provenance
 from placet.ir.tool_spec import ToolSchema
+from placet.policy.marks import labels_from
 from placet.runtime.calls import words_of
 from placet.safe_text import clean
 from placet.turns.acting import Acting
@@ -37,10 +38,10 @@ from placet.turns.calls import Offer
 from placet.turns.conversation import Conversation
 from placet.turns.ending import OUTCOMES, Done, Ending, Watch
 from placet.turns.limits import TurnLimits
-from placet.turns.memory import TurnMemory, recalled_marks
+from placet.turns.memory import TurnMemory, with_recalled
 from placet.turns.output import OutputType, OutputUnfit
 from placet.turns.repetition import Repetition
-from placet.turns.told import Ended, Failed, Said
+from placet.turns.told import Ended, Failed, Said, plain_text
 
 if TYPE_CHECKING:
     from placet.runtime.open_run import OpenRun
@@ -73,12 +74,14 @@ class TurnLoop(Acting):
         watch: Watch | None = None,
         before_effect: Callable[[], Awaitable[None]] | None = None,
         memory: TurnMemory | None = None,
+        unrecorded: Callable[[str], Provenance] | None = None,
     ) -> None:
         """`memory` is asked what the model should know for each message, and gets to know what was said.
         `cancel` is that of the run. `failures` is how often in a row the model may give no answer, and
         `failed` how often it just did, asked by somebody else. Of a run that was taken up again,
         `go_on` brings the loop to where it stood. `before_effect` is awaited before each call that may change
-        something."""
+        something. `unrecorded` says who wrote a message of which the journal does not say it, from before
+        that was recorded; without it such a message is untrusted."""
         terms = Terms(
             offer=offer,
             system=system,
@@ -94,9 +97,10 @@ class TurnLoop(Acting):
             before_effect=before_effect,
         )
         super().__init__(run, model, terms)
+        self._unrecorded = unrecorded
         self._memory = memory
         if memory is not None:
-            self._conversation.on_message = partial(memory.note_message, run)
+            self._conversation.on_message = partial(self._note_message, memory)
         self.endings: list[Ending] = []
         """What came of each message so far, also of those from before the run was taken up again."""
         self._begin()
@@ -117,6 +121,7 @@ class TurnLoop(Acting):
         self._succeeded = []
         self._called = []
         self._refused = []
+        self._unasked = {}
         self._usage = None
         self._cost = 0.0
 
@@ -146,21 +151,25 @@ class TurnLoop(Acting):
 
     # One message, and all that comes of it
 
-    async def say(self, message: User) -> Ending:
-        """Say something to the model, and let it work until it is done or may go no further.
+    async def say(self, message: User, provenance: Provenance) -> Ending:
+        """Say something to the model, and let it work until it is done or may go no further. `provenance`
+        says who wrote which part of the message.
 
         Raises:
             RunHeld: the run is another's by now.
         """
+        asked = plain_text(message)
         if self._memory is not None:
             # At the end of the conversation: its beginning stays as providers have it.
-            message = await self._memory.with_context(self._run, message)
-        return await self._say(message)
+            recalled = await self._memory.recall(self._run, asked)
+            message, provenance = with_recalled(message, provenance, recalled)
+        return await self._say(message, provenance, asked)
 
-    async def _say(self, message: User) -> Ending:
-        self._tell(Said(message))
-        self._emit("turn_asked", {"text": self._run.brief(_plain(message), LOGGED)})
-        self.endings.append(await self._exchange(message))
+    async def _say(self, message: User, provenance: Provenance, asked: str) -> Ending:
+        """`asked` is the text of the message without what memory has added."""
+        self._tell(Said(message, provenance))
+        self._emit("turn_asked", {"text": self._run.brief(asked, LOGGED)})
+        self.endings.append(await self._exchange(message, provenance))
         return self.endings[-1]
 
     async def go_on(self) -> Ending | None:
@@ -169,15 +178,24 @@ class TurnLoop(Acting):
         while self._recalled:
             note = self._recalled.popleft()
             if isinstance(note, Said):
-                ending = await self._exchange(note.message)
+                ending = await self._exchange(note.message, self._provenance_of(note))
                 self.endings.append(ending)
         return ending
 
-    async def _exchange(self, message: User) -> Ending:
+    def _note_message(self, memory: TurnMemory, message: Message) -> None:
+        memory.note_message(self._run, message, labels_from(self._reading.marks))
+
+    def _provenance_of(self, note: Said) -> Provenance:
+        if note.provenance is not None:
+            return note.provenance
+        return self._unrecorded(plain_text(note.message)) if self._unrecorded is not None else UNRECORDED
+
+    async def _exchange(self, message: User, provenance: Provenance) -> Ending:
         self._begin()
         self._conversation.hear(message)
-        self._reading.heard(_plain(message))
-        self._reading.read(recalled_marks(message))
+        for typed in provenance.typed:
+            self._reading.heard(typed)
+        self._reading.took(provenance.parts(plain_text(message)))
         self._run.hear(self._calls + 1)
         with self._in_time():
             while True:
@@ -320,6 +338,7 @@ class TurnLoop(Acting):
             tools=tuple(self._succeeded),
             called=tuple(self._called),
             refused=tuple(self._refused),
+            unasked=dict(self._unasked),
             usage=self._usage,
             cost_usd=self._cost if self._usage is not None else None,
             run_id=self._run.run_id,
@@ -328,9 +347,5 @@ class TurnLoop(Acting):
             is_cut_off=halt.status == "success" and self._is_cut_off,
             cut_off=self._cut_off,
             output=self._value if halt.status == "success" else None,
+            labels=self._reading.labels(self._fresh),
         )
-
-
-def _plain(message: User) -> str:
-    """What a person wrote, without pictures and what memory has added."""
-    return "\n".join(p.text for p in message.parts if isinstance(p, TextPart) and p.recalled is None)

@@ -1,7 +1,8 @@
 """How a turn loop uses a memory: what the model should know for a message, and what was said.
 
 What memory adds to a message is a part of its own. It is stored with the message, so a run that is resumed
-reads the same; and it does not count as the person's own words.
+reads the same. The provenance of the message says that a program wrote it, and which labels it carries, so it
+does not count as the person's own words.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from placet.errors import UsageError
 from placet.inference.messages import Message, Text, User
-from placet.policy.marks import NO_MARKS, Marks, Trail
+from placet.ir.provenance import Labels, Provenance, SourcedText
+from placet.turns.told import plain_text
 
 if TYPE_CHECKING:
     from placet.runtime.open_run import OpenRun
@@ -18,19 +20,17 @@ if TYPE_CHECKING:
 
 SEARCH = "conversation.search"
 """The tool that finds messages which were left out; offered where the loop uses a memory."""
-STEP = "memory"
-"""What a trail calls the way through memory."""
 
 
 class TurnMemory(Protocol):
     """Protocol of what a turn loop asks of a memory."""
 
-    async def with_context(self, run: OpenRun, message: User) -> User:
-        """Return the message with what the model should know for it, as a part at its end."""
+    async def recall(self, run: OpenRun, asked: str) -> SourcedText | None:
+        """Return what the model should know for a message with this text, with the labels of the facts."""
         ...
 
-    def note_message(self, run: OpenRun, message: Message) -> None:
-        """A message was added to the conversation of a run."""
+    def note_message(self, run: OpenRun, message: Message, labels: Labels) -> None:
+        """A message was added to the conversation of a run. `labels` are those of what the model has read."""
         ...
 
 
@@ -49,7 +49,13 @@ def turn_memory(runtime: Runtime, taker: str) -> TurnMemory:
     return runtime.memory.turn_memory()
 
 
-def recalled_marks(message: User) -> Marks:
-    """The labels of what memory has added to a message."""
-    found = [part.recalled for part in message.parts if isinstance(part, Text) and part.recalled]
-    return {mark: Trail((STEP,)) for marks in found for mark in marks} or NO_MARKS
+def with_recalled(
+    message: User, provenance: Provenance, recalled: SourcedText | None
+) -> tuple[User, Provenance]:
+    """A message with what memory adds to it as its last part, and the provenance of all of it."""
+    if recalled is None or not recalled.text:
+        return message, provenance
+    own = plain_text(message)
+    longer = User((*message.parts, Text(recalled.text)))
+    added = SourcedText(plain_text(longer).removeprefix(own), recalled.origin, recalled.labels)
+    return longer, Provenance.of((*provenance.parts(own), added), provenance.typed)

@@ -23,6 +23,7 @@ from placet.ir.json_value import JsonValue, show_json
 from placet.safe_text import clean
 from placet.tools.conversion import USABLE, Unfit, read_types
 from placet.tools.json_schema import Check, compile_check, cut, join_problems
+from placet.truncation import truncate_repr
 
 T = TypeVar("T")
 
@@ -87,7 +88,8 @@ class OutputType(Generic[T]):
             # The advice there is about functions.
             problem = str(error).removesuffix(USABLE).removeprefix(f"{_OWNER}, {ROOT}: ").strip()
             raise UsageError(
-                f"{_OWNER}={type_!r:.80} cannot be used: {problem} Use a msgspec Struct, a dataclass, a "
+                f"{_OWNER}={truncate_repr(type_, 80)} cannot be used: {problem} Use a msgspec Struct, a "
+                "dataclass, a "
                 "pydantic model or a TypedDict, or a plain type such as list[int]."
             ) from None
         return cls(schema, check, shapes[ROOT].convert)

@@ -2,7 +2,8 @@
 
 A model that has read untrusted text may write what that text wants, wherever it likes. So from then on all
 that it writes is marked, except what the person wrote as well: a value that stands in a person's own message,
-as a whole, was not chosen by anybody else.
+as a whole, was not chosen by anybody else. Of a message with parts from others, only the person's own parts
+count as theirs.
 
 Keep true:
 1. What may have been read is marked. In doubt it is: a mark too many asks a person once more.
@@ -12,41 +13,68 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from unicodedata import category
+from collections.abc import Iterable, Mapping, Sequence
 
-from placet.ir.json_value import JsonValue, show_json
-from placet.policy.marks import NO_MARKS, UNMARKED, Inflow, Marks, union
+from placet.ir.json_value import JsonValue
+from placet.ir.provenance import Labels, SourcedText
+from placet.ir.tool_spec import Mark
+from placet.policy.marks import (
+    NO_MARKS,
+    UNMARKED,
+    Inflow,
+    Marks,
+    Trail,
+    labels_from,
+    marks_from,
+    union,
+)
+from placet.policy.sources import ToolAnswers, ValueSource
+from placet.policy.verbatim import says, spellings_in
 
 STEP = "model"
 """What a trail calls the way through the model."""
-
-_JOINERS = frozenset("-./\\@:+~'\u2019?=&#*|")
-"""These join words into one name, number, address or query, where a word stands on their other side too."""
-_OPENERS = frozenset("-./\\+~")
-"""These belong to what follows them in any case: `-5`, `.env`, `../a`."""
 
 
 class Reading:
     """What came into one conversation, from people and from tools."""
 
-    __slots__ = ("_heard", "_marks", "_written")
+    __slots__ = ("_heard", "_marks", "_written", "answers")
 
     def __init__(self) -> None:
         self._heard: tuple[str, ...] = ()
         self._marks = NO_MARKS
         self._written = NO_MARKS
         """The same marks, one step further."""
+        self.answers = ToolAnswers()
+        """The answers of calls, for rules that accept values from them."""
 
     @property
     def marks(self) -> Marks:
         """Every mark of anything that the model has read."""
         return self._marks
 
+    @property
+    def typed(self) -> Sequence[str]:
+        """The texts that the person has typed."""
+        return self._heard
+
     def heard(self, text: str) -> None:
         """A person's own message. What it says, the model may write unmarked."""
-        if text:
+        if text and text not in self._heard:
             self._heard = (*self._heard, text)
+
+    def took(self, parts: Iterable[SourcedText]) -> None:
+        """A message with these parts went into the conversation."""
+        for part in parts:
+            if part.is_typed:
+                self.heard(part.text)
+            else:
+                self.read(marks_from(part.labels))
+
+    def labels(self, unread: Iterable[Marks] = ()) -> Labels:
+        """The labels on what the model writes; with those of results that it has `unread`."""
+        fresh = [{mark: trail.to(STEP) for mark, trail in marks.items()} for marks in unread]
+        return labels_from(union(self._written, *fresh))
 
     def read(self, marks: Marks) -> None:
         """A result with these marks went into the conversation."""
@@ -56,7 +84,9 @@ class Reading:
 
     def inflow(self, parameters: Mapping[str, JsonValue]) -> Inflow:
         """What comes with the parameters that the model has just written for one call."""
-        return Written(parameters, self._written, self._heard) if self._marks else UNMARKED
+        if not self._marks:
+            return UNMARKED
+        return Written(parameters, self._written, self._heard, self.answers)
 
 
 class Written(Inflow):
@@ -65,12 +95,19 @@ class Written(Inflow):
     The names of the parameters are the tool's. Any other key is the model's own word, and counts.
     """
 
-    __slots__ = ("_heard", "_known", "_marks")
+    __slots__ = ("_answers", "_heard", "_known", "_marks")
 
-    def __init__(self, parameters: Mapping[str, JsonValue], marks: Marks, heard: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        parameters: Mapping[str, JsonValue],
+        marks: Marks,
+        heard: tuple[str, ...],
+        answers: ToolAnswers | None = None,
+    ) -> None:
         self._template = parameters if isinstance(parameters, dict) else dict(parameters)
         self._marks = marks
         self._heard = heard
+        self._answers = answers
         self._known: dict[str | None, Marks] = {}
         """By parameter: several rules ask for the same one."""
 
@@ -85,75 +122,26 @@ class Written(Inflow):
             self._known[param] = found
         return found
 
+    def unless_from(self, param: str | None, mark: Mark, sources: Sequence[ValueSource]) -> Trail | None:
+        """How a mark comes to a parameter, unless each value in it is the person's, or stands in an answer
+        that one of the sources accepts."""
+        trail = self.at(param).get(mark)
+        answers = self._answers
+        if trail is None or answers is None:
+            return trail
+        parts = list(self._template.values()) if param is None else [self._inside(param.split("."))]
+        if param is not None and "." in param:
+            parts.append(self._template.get(param))
+        counts = all(
+            any(map(self._is_heard, spellings)) or answers.vouch(spellings, sources, mark, self._heard)
+            for part in parts
+            for spellings in spellings_in(part)
+        )
+        return None if counts else trail
+
     def _in(self, value: JsonValue) -> Marks:
-        is_own = all(any(map(self._is_heard, spellings)) for spellings in _words_in(value))
+        is_own = all(any(map(self._is_heard, spellings)) for spellings in spellings_in(value))
         return NO_MARKS if is_own else self._marks
 
     def _is_heard(self, text: str) -> bool:
         return any(says(message, text) for message in self._heard)
-
-
-def says(message: str, value: str) -> bool:
-    """Whether a message holds the value as a whole, not as a part of a longer word, number or address.
-
-    >>> says("see a.txt.", "a.txt"), says("mail a@b.com", "b.com"), says("at most 10", "1")
-    (True, False, False)
-    """
-    start = message.find(value)
-    while start >= 0:
-        end = start + len(value)
-        if not _goes_on(message, start - 1, -1) and not _goes_on(message, end, 1):
-            return True
-        start = message.find(value, start + 1)
-    return False
-
-
-def _goes_on(message: str, at: int, step: int) -> bool:
-    """Whether what ends beside `at` is part of something that goes on there, to the left or to the right."""
-    if not 0 <= at < len(message):
-        return False
-    edge, beside = message[at - step], message[at]
-    if beside == ",":
-        # `1,000` is one number.
-        return edge.isdigit() and 0 <= at + step < len(message) and message[at + step].isdigit()
-    if beside not in _JOINERS:
-        return _is_word(beside)
-    if edge in _JOINERS:
-        return True  # And a long line of them is not walked along once for each.
-    first = at
-    while 0 <= at < len(message) and message[at] in _JOINERS:
-        at += step
-    if 0 <= at < len(message) and _is_word(message[at]):
-        return True
-    return step < 0 and not _OPENERS.isdisjoint(message[at + 1 : first + 1])
-
-
-def _is_word(character: str) -> bool:
-    # Accents that stand by themselves, and joiners that nobody sees, are part of the word around them.
-    kind = category(character)
-    return kind[0] in "LNM" or kind in ("Pc", "Cf")
-
-
-def _words_in(value: JsonValue) -> Iterator[Sequence[str]]:
-    """For each thing that a value says, the ways to write it. There is none for a yes or no: anybody says
-    those."""
-    pending = [value]
-    while pending:
-        match pending.pop():
-            case None | "":
-                continue
-            case str(text):
-                yield (text,)
-            case bool():
-                yield ()
-            case float(number) if number.is_integer():
-                yield show_json(number), str(int(number))
-            case int() | float() as number:
-                yield (show_json(number),)
-            case dict() as inner:
-                yield from ((key,) for key in inner if key)
-                pending += inner.values()
-            case list() | tuple() as inner:
-                pending += inner
-            case _:
-                yield ()  # No JSON, and so nothing that a message could hold.

@@ -25,6 +25,7 @@ from placet.inference.model import Model, Piece, Request, Result, stream
 from placet.inference.wrappers.record_file import read_lines
 from placet.inference.wrappers.recording import Recording
 from placet.inference.wrappers.wrapped import Wrapped
+from placet.ir.provenance import Provenance
 from placet.runtime.calls import words_of
 from placet.safe_text import clean
 from placet.turns import run_lines
@@ -264,10 +265,10 @@ class RecordedLoop(TurnLoop):
 
     # What comes from outside
 
-    async def _say(self, message: User) -> Ending:
+    async def _say(self, message: User, provenance: Provenance, asked: str) -> Ending:
         self._open()
         self._record.tell(run_lines.Said(message=message))
-        return await super()._say(message)
+        return await super()._say(message, provenance, asked)
 
     async def go_on(self) -> Ending | None:
         """As any loop.

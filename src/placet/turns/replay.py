@@ -24,6 +24,7 @@ from placet.errors import InputError, PlacetError
 from placet.inference.messages import ToolResult
 from placet.inference.model import Request, Result
 from placet.ir.proposal import Proposal
+from placet.ir.provenance import UNRECORDED
 from placet.ir.tool_spec import ToolSchema
 from placet.safe_text import clean
 from placet.tools.json_schema import compile_check
@@ -131,7 +132,7 @@ async def _segment(begins: Begins, script: Script, real: ReadOnlyTools | None) -
             if begun.recalled is not None:
                 await _until_interrupted(loop.go_on(), script)
             while (message := script.say()) is not None:
-                await _until_interrupted(loop.say(message), script)
+                await _until_interrupted(loop.say(message, UNRECORDED), script)
         except Left:
             pass
 

@@ -17,6 +17,7 @@ from placet.inference.messages import User
 from placet.inference.model import Intent
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
+from placet.ir.provenance import UNRECORDED, Provenance, SourcedText, text_of
 from placet.policy.permission import CallByCall
 from placet.runtime.journal import LED_BY, Choice
 from placet.turns.calls import Offer
@@ -48,7 +49,8 @@ class Turning(NamedTuple):
     belongs_to: Mapping[str, JsonValue]
     """What is kept with the run, by which whoever leads it knows it again."""
     system: str
-    message: str
+    message: Sequence[SourcedText]
+    """The parts of the message, each with its provenance."""
     tools: Sequence[str]
     limits: TurnLimits
     by_call: CallByCall
@@ -79,13 +81,13 @@ class Turning(NamedTuple):
         ) as run:
             say_started(
                 run,
-                task=self.message,
+                task=text_of(self.message),
                 model=str(getattr(self.model, "name", "")),
                 tools=self.tools,
                 limits=self.limits,
             )
             loop = self._loop(run)
-            return await end(run, await loop.say(User(self.message))), loop.failed
+            return await end(run, await self._say(loop)), loop.failed
 
     async def _again(self) -> tuple[Ending, int]:
         decide: dict[str, Choice] = {}
@@ -105,8 +107,15 @@ class Turning(NamedTuple):
                 loop = self._loop(run)
                 ending = await loop.go_on()
                 if ending is None:
-                    ending = await loop.say(User(self.message))
+                    ending = await self._say(loop)
                 return await end(run, ending), loop.failed
+
+    async def _say(self, loop: TurnLoop) -> Ending:
+        return await loop.say(User(text_of(self.message)), Provenance.of(self.message))
+
+    def _unrecorded(self, text: str) -> Provenance:
+        """Who wrote a message from before that was recorded: known of the one that is put here."""
+        return Provenance.of(self.message) if text == text_of(self.message) else UNRECORDED
 
     def _known(self, result: ProposalResult) -> tuple[Ending, int]:
         """How it had ended, or what it still waits for."""
@@ -144,4 +153,5 @@ class Turning(NamedTuple):
             intent=self.intent,
             cancel=self.cancel,
             watch=self.watch,
+            unrecorded=self._unrecorded,
         )

@@ -59,9 +59,7 @@ def find_cautions(graph: Graph, cards: ToolCards, status: Mapping[int, str]) -> 
 
 
 def _too_early(action: Action, later: Action) -> Issue:
-    return warning(
-        action.id, f"it is irreversible, and '{later.id}' after it can still fail: an abort would not undo it"
-    )
+    return warning(action.id, f"'{later.id}' after it can still fail, and an abort would not undo it")
 
 
 def _claims(action: Action, card: ToolCard | None) -> list[Issue]:

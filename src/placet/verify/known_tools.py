@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from placet.errors import UsageError, unknown_tool
 from placet.ir.tool_spec import ToolSchema
+from placet.truncation import truncate_repr
 from placet.validator import ToolFacts, Tools
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class UnseenTool:
 
     __slots__ = ("schema",)
     validate = None
+    may_label = False
 
     def __init__(self, name: str) -> None:
         self.schema = ToolSchema(name=name)
@@ -68,7 +70,9 @@ def read_tools(given: ToolsGiven | None) -> Tools:
     if _is_registry(given):
         return given
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise UsageError(f"tools={given!r:.80} is no list. Give names, schemas, tools or a Registry.")
+        raise UsageError(
+            f"tools={truncate_repr(given, 80)} is no list. Give names, schemas, tools or a Registry."
+        )
     return ListedTools(given)
 
 
@@ -86,7 +90,9 @@ def _facts(item: Any) -> ToolFacts:
         return Tool.from_schema(item, None)
     if isinstance(getattr(item, "schema", None), ToolSchema):
         return item  # type: ignore[no-any-return]
-    raise UsageError(f"{item!r:.80} is no tool. Give names, schemas, tools made with @tool, or a Registry.")
+    raise UsageError(
+        f"{truncate_repr(item, 80)} is no tool. Give names, schemas, tools made with @tool, or a Registry."
+    )
 
 
 class ToolCard:

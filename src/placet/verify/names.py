@@ -27,8 +27,11 @@ from placet.policy.capabilities import CapabilitySet
 from placet.policy.case import Rule
 from placet.policy.engine import Policy
 from placet.policy.flow import FlowRule
+from placet.policy.gate import Objection
 from placet.policy.pattern import name_pattern
+from placet.policy.sources import ValueSource
 from placet.policy.trace import TraceRule
+from placet.truncation import truncate
 from placet.validator import ToolFacts
 from placet.verify.report import printable
 
@@ -57,7 +60,7 @@ _FIELDS: dict[str, Sequence[str]] = {
     "compensation": ("type", *ToolCompensation.__struct_fields__, *ActionCompensation.__struct_fields__),
 }
 _NESTED = re.compile(r"(preconditions|assumptions|compensation)(?:\[\d+\])?\.")
-_ALSO_PARAMETERS = frozenset({"args", "arguments", "input", "inputs", "kwargs"})
+_ALSO_PARAMETERS = frozenset({"args", "arguments", "input", "inputs", "kwargs", "param"})
 """What other formats call the parameters of a call."""
 
 
@@ -148,18 +151,47 @@ def field_warnings(proposal: Proposal) -> list[NameWarning]:
 
 
 def misnamed_parameters(proposal: Proposal) -> dict[str, str]:
-    """By action, the unknown field that probably holds its parameters.
+    """By action, the unknown field that holds its parameters, or those of its compensation.
+
+    Only where there are no parameters under their own name: then nobody can mean the action as it stands.
 
     >>> from placet.ir.codec import decode_proposal
     >>> plan = {"actions": [{"id": "a", "tool": "t", "params": {"x": 1}}]}
     >>> misnamed_parameters(decode_proposal(plan))
     {'a': 'params'}
     """
+    if not proposal.ignored_objects:
+        return {}
+    empty = set()
+    for action in proposal.actions:
+        if not action.parameters:
+            empty.add((action.id, ""))
+        if isinstance(action.compensation, ToolCompensation) and not action.compensation.parameters:
+            empty.add((action.id, "compensation"))
     found: dict[str, str] = {}
-    for each in field_warnings(proposal):
-        if each.action_id is not None and each.nearest == "parameters" and "." not in each.name:
-            found.setdefault(each.action_id, each.name)
+    for action_id, path in proposal.ignored_objects:
+        place, _, name = path.rpartition(".")
+        if action_id is not None and (action_id, place) in empty and _means_parameters(name):
+            found[action_id] = min(path, found.get(action_id, path))
     return found
+
+
+def with_misnamed(
+    found: Sequence[Objection], misnamed: Mapping[str, str], action: Action
+) -> Sequence[Objection]:
+    """The objections to an action, and that its parameters stand in a field of another name."""
+    field = misnamed.get(action.id)
+    if field is None:
+        return found
+    why = printable(f"its unknown field '{_cut(field)}' is ignored; did you mean 'parameters'?")
+    # Nobody is asked about an action that cannot run as it is.
+    return [*(o for o in found if o.kind != "ask"), Objection("invalid", why)]
+
+
+def _means_parameters(name: str) -> bool:
+    if name.lower() in _ALSO_PARAMETERS:
+        return True
+    return bool(get_close_matches(name, ["parameters"], n=1, cutoff=_LIKELY))
 
 
 def _near_field(place: str, name: str) -> str | None:
@@ -244,6 +276,8 @@ def _about_rule(name: str, rule: Rule, known: _Known, *, is_general: bool) -> It
     if isinstance(rule, TraceRule) and rule.other is not None:
         key = next(key for key in ("only_after", "only_before", "never_with") if getattr(rule, key))
         named.append(_Named(f"{whose}, '{key}'", rule.other))
+    if isinstance(rule, FlowRule):
+        named += [_Named(f"{whose}, 'unless_from'", source) for source in rule.sources]
     is_known = True
     for place, calls in named:
         warned = _unknown_tool(name, place, calls.tool, known, is_general)
@@ -251,7 +285,10 @@ def _about_rule(name: str, rule: Rule, known: _Known, *, is_general: bool) -> It
         if warned is not None:
             yield warned
     if is_known:
-        yield from _unknown_parameters(name, whose, rule, known, is_general)
+        yield from _unknown_parameters(name, whose, rule, _parameters_of(rule), known, is_general)
+        for place, calls in named:
+            if isinstance(calls, ValueSource) and calls.named_param is not None:
+                yield from _unknown_parameters(name, place, calls, [calls.named_param], known, is_general)
 
 
 def _unknown_tool(rule: str, place: str, pattern: str, known: _Known, is_general: bool) -> NameWarning | None:
@@ -271,22 +308,21 @@ def _unknown_tool(rule: str, place: str, pattern: str, known: _Known, is_general
 
 
 def _unknown_parameters(
-    name: str, place: str, rule: Rule, known: _Known, is_general: bool
+    name: str, place: str, calls: Calls, wanted: Sequence[str], known: _Known, is_general: bool
 ) -> Iterator[NameWarning]:
-    wanted = _parameters_of(rule)
     if not wanted:
         return
     meant = []
     for each in known.registered:
         tool = known.tools.get(each)
-        if tool is not None and Calls.about(rule, Action(id="-", tool=each), tool):
+        if tool is not None and Calls.about(calls, Action(id="-", tool=each), tool):
             meant.append(tool.schema)
     listed = [_properties(schema) for schema in meant]
     if not listed or None in listed:
         return
     properties = sorted({each for names in listed for each in names or ()})
     # A rule for any tool is also for those that are not here now.
-    is_likely_only = is_general or not rule.tool.strip("*") or known.has_unseen(rule.tool)
+    is_likely_only = is_general or not calls.tool.strip("*") or known.has_unseen(calls.tool)
     owner = f"tool '{_cut(meant[0].name)}' has" if len(meant) == 1 else "no tool that it applies to has"
     for param in wanted:
         if param in properties:
@@ -333,4 +369,4 @@ def _hint(near: str | None) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+    return truncate(text, _LONGEST, "...")

@@ -12,7 +12,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from placet.ir.action import Action, ActionCompensation
 from placet.ir.graph import Graph
@@ -20,12 +20,13 @@ from placet.ir.json_value import JsonValue, json_equal
 from placet.ir.references import has_references
 from placet.policy.budget import Allowance
 from placet.policy.gate import Gate, Objection
-from placet.policy.marks import NO_MARKS, UNMARKED, Flow
+from placet.policy.marks import NO_MARKS, UNMARKED, Flow, Marks, Trail, union
 from placet.state.store import MISSING
 from placet.validator import ToolFacts, Undecided, deduplicates, undo_action
 from placet.verify.blanks import Blanks
 from placet.verify.known_tools import ToolCards
 from placet.verify.marking import RehearsedMarks
+from placet.verify.names import with_misnamed
 from placet.verify.outputs import Outputs
 from placet.verify.report import Issue, error, info, name_few, show_short, undecided
 from placet.verify.shares import Answer, Shares
@@ -36,6 +37,8 @@ OPEN = "may not run"
 REJECTED, FAILED, SKIPPED = "would be rejected", "would fail", "would be skipped"
 
 _BLIND = Blindfold()
+_ANY: Marks = {"untrusted": Trail((), sure=False), "secret": Trail((), sure=False)}
+"""Marks that may be on the output of a tool that labels it itself."""
 
 
 class Rehearsal:
@@ -49,6 +52,7 @@ class Rehearsal:
         "_graph",
         "_keeps_all_outputs",
         "_marks",
+        "_misnamed",
         "_outputs",
         "_ranks",
         "_shares",
@@ -68,15 +72,18 @@ class Rehearsal:
         *,
         budget: Allowance | None = None,
         origins: dict[bytes, int] | None = None,
+        misnamed: Mapping[str, str] | None = None,
     ) -> None:
         """With `origins` unknown values can be told apart: those that come from the same calls, in this
-        rehearsal or another with the same table, are equal."""
+        rehearsal or another with the same table, are equal. `misnamed` names, by action, the unknown field
+        that holds its parameters."""
         self._graph = graph
+        self._misnamed = misnamed or {}
         self._gate = gate = gate.rehearsing()
         self._flow: Flow | None = None
         if gate.state_marks is not None:
             self._marks = RehearsedMarks(gate.state_marks)
-            self._flow = Flow(gate.marks, self._marks)
+            self._flow = Flow(gate.marks, self._marks, gate.field_marks)
         self._cards = cards
         self._keeps_all_outputs = origins is not None
         self._outputs = Outputs(cards, origins)
@@ -126,6 +133,8 @@ class Rehearsal:
                 rejections = judge(action, tool, state, open_questions, blanks=blanks, ahead=True)
             else:
                 rejections = self._judge_whole(i, action, tool, open_questions, blanks)
+            if self._misnamed:
+                rejections = with_misnamed(rejections, self._misnamed, action)
             if blanks is not None and blanks.is_open:
                 open_questions.append(blanks.why())
             if rejections or open_questions or problems:
@@ -235,7 +244,16 @@ class Rehearsal:
             flow.ended(template, action, tool, key=None, also=also)
             return
         also = self._gate.may_mark(action, tool) if blanks else NO_MARKS
-        flow.ended(template, action, tool, key=key if isinstance(key, str) else None, also=also)
+        if tool is not None and tool.may_label:
+            also = union(also, _ANY)
+        flow.ended(
+            template,
+            action,
+            tool,
+            key=key if isinstance(key, str) else None,
+            also=also,
+            is_open=bool(blanks),
+        )
 
     # Before the gate.
 
@@ -417,4 +435,5 @@ class Rehearsal:
         found = self._gate.judge(
             action, tool, _BLIND, [], blanks=blanks, ahead=True, inflow=inflow, undoes=undoes
         )
+        found = with_misnamed(found, self._misnamed, action)
         return problems, found

@@ -18,6 +18,7 @@ import msgspec
 from placet.ir.graph import ANY_KEY, Graph
 from placet.ir.json_value import JsonValue, show_json
 from placet.ir.to_dict import ToDict
+from placet.truncation import truncate
 
 Severity = Literal["error", "warning", "info"]
 """How serious an issue is.
@@ -172,7 +173,7 @@ def name_few(ids: Sequence[str], count: int | None = None) -> str:
 def show_short(value: JsonValue) -> str:
     """A value as JSON, cut where it is long."""
     text = show_json(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return truncate(text, 80, "...")
 
 
 def name_conflicts(graph: Graph, ids: Sequence[str]) -> list[KeyConflict]:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from placet.errors import UsageError
 from placet.ir.json_value import JsonValue, copy_json
 from placet.state.store import MISSING, StateView
+from placet.truncation import truncate_repr
 from placet.validator import Undecided
 
 _SCALARS = frozenset({str, int, bool, float, type(None)})
@@ -71,7 +72,7 @@ class SimulatedState:
             NotJson: `state` holds what JSON cannot carry.
         """
         if state is not None and not isinstance(state, Mapping):
-            raise UsageError(f"state={state!r:.80} is no mapping of keys to values.")
+            raise UsageError(f"state={truncate_repr(state, 80)} is no mapping of keys to values.")
         self._view = view
         self._base: dict[str, JsonValue] | None = None
         if view is None and state is not None:

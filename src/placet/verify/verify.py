@@ -22,7 +22,7 @@ from placet.policy.gate import Gate
 from placet.state.store import StateView
 from placet.verify.cautions import find_cautions, find_write_conflicts
 from placet.verify.known_tools import ListedTools, ToolCards, ToolsGiven, read_tools
-from placet.verify.names import NameWarning, field_warnings
+from placet.verify.names import NameWarning, field_warnings, misnamed_parameters
 from placet.verify.rehearsal import Rehearsal
 from placet.verify.report import (
     Issue,
@@ -82,7 +82,9 @@ def verify(
     allowance = Allowance(budget) if isinstance(budget, CostBudget) else budget
     graph = Graph(decoded.actions, gate.footprint if gate.touches else None)
     simulated = SimulatedState(state, view)
-    rehearsal = Rehearsal(graph, gate, cards, simulated, budget=allowance)
+    rehearsal = Rehearsal(
+        graph, gate, cards, simulated, budget=allowance, misnamed=misnamed_parameters(decoded)
+    )
     issues = _about_the_whole(decoded, gate, max_actions)
     is_refused = bool(issues) or bool(graph.faults)
     if not decoded.actions:
@@ -144,7 +146,9 @@ def _budgets_left_open(allowance: Allowance) -> list[Issue]:
 
 def _names(proposal: Proposal, of_rules: Sequence[NameWarning]) -> list[Issue]:
     """Names that mean nothing, in rules and in the plan."""
-    return [warning(each.action_id, each.message) for each in (*of_rules, *field_warnings(proposal))]
+    errors = misnamed_parameters(proposal).items()  # Told as such, of the actions themselves.
+    found = [*of_rules, *(w for w in field_warnings(proposal) if (w.action_id, w.name) not in errors)]
+    return [warning(each.action_id, each.message) for each in found]
 
 
 def _targets(graph: Graph, rehearsal: Rehearsal) -> list[Issue]:

@@ -206,9 +206,22 @@ def test_a_name_that_an_own_tool_has_is_refused(tmp_path: Path) -> None:
     def mine() -> None:
         """Do."""
 
-    with pytest.raises(DuplicateTool):
+    with pytest.raises(DuplicateTool) as raised:
         Runtime([mine], mcp=[hostile("ok", folder=tmp_path)])
 
+    assert "MCP server 's'" in str(raised.value)
+    assert "placet.tools" not in str(raised.value), "who reads it knows nothing of our functions"
+    assert wait_until(lambda: servers_in(tmp_path) == [])
+
+
+@pytest.mark.parametrize("tools", [None, ["do"]])
+def test_a_server_that_lists_two_tools_of_one_name_is_refused(
+    tmp_path: Path, tools: list[str] | None
+) -> None:
+    with pytest.raises(DuplicateTool) as raised:
+        Runtime(mcp=[hostile("twice", folder=tmp_path, tools=tools)])
+
+    assert raised.value.name == "do"
     assert wait_until(lambda: servers_in(tmp_path) == [])
 
 

@@ -31,6 +31,7 @@ from placet.inference.local.server import CANNOT_TELL
 from placet.inference.local.server_folder import make_private, server_folder, unusable
 from placet.inference.local.weights import megabytes
 from placet.safe_text import clean
+from placet.truncation import margin, truncate_bytes_tail
 
 if TYPE_CHECKING:
     import subprocess
@@ -364,8 +365,8 @@ def _log(folder: Path) -> str:
     """The end of what the server said."""
     try:
         with open(folder / "server.log", "rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
-            lines = log.read().decode(errors="replace").split("\n")
+            log.seek(max(0, log.seek(0, os.SEEK_END) - 4096 - margin()))
+            lines = truncate_bytes_tail(log.read(), 4096).decode(errors="replace").split("\n")
     except OSError:
         lines = []
     said = [clean(line.strip(), 300) for line in lines if line.strip()][-_LOG_LINES:]

@@ -18,6 +18,7 @@ from placet.inference.wrappers.digests import Digests, digest_of, message_today
 from placet.inference.wrappers.record_file import Answer
 from placet.ir.json_value import JsonValue, show_json
 from placet.safe_text import clean
+from placet.truncation import excerpt, truncate_bytes
 
 _SHOWN = 80
 _BEFORE = 20
@@ -87,7 +88,7 @@ class Recorded:
         if len(data) <= _HEAD or self._bytes + len(data) <= _MOST_BYTES:
             self._bytes += len(data)
             return Step(data, digest, self.requests)
-        return Step(data[:_HEAD], digest, self.requests, _role(data))
+        return Step(truncate_bytes(data, _HEAD), digest, self.requests, _role(data))
 
 
 def divergence(recorded: Recorded, request: Request, tools: bytes, settings: bytes) -> str:
@@ -174,7 +175,7 @@ def _excerpt(data: bytes, other: bytes) -> str:
     """A part of a JSON text, from a little before where it differs from another."""
     text, against = data.decode(errors="replace"), other.decode(errors="replace")
     start = max(_common(text, against) - _BEFORE, 0)
-    return clean(("…" if start else "") + text[start : start + _SHOWN * 2], _SHOWN)
+    return clean(("…" if start else "") + excerpt(text, start, start + _SHOWN * 2), _SHOWN)
 
 
 def _common(a: str | bytes, b: str | bytes) -> int:

@@ -13,6 +13,7 @@ from placet.ir.tool_spec import Risk
 from placet.loops.executors.executor import Act, Bench, Done, Finding, only_kept
 from placet.loops.round import Receipt
 from placet.safe_text import clean
+from placet.truncation import truncate_repr
 
 if TYPE_CHECKING:
     from placet.coder.repository import Repository
@@ -61,7 +62,8 @@ class CallbackExecutor:
                     said = await said
         if not isinstance(said, str):
             raise ToolError(
-                f"The callback returned {said!r:.60}; it returns what was done, in words.", took_effect=True
+                f"The callback returned {truncate_repr(said, 60)}; it returns what was done, in words.",
+                took_effect=True,
             )
         return Done(clean(said, 2_000, lines=True), {})
 

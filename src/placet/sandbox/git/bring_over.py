@@ -46,6 +46,7 @@ from placet.sandbox.git.quarantine import New, Quarantine
 from placet.sandbox.git.refs import SYMBOLIC, branch_of, is_harmless, parse_value
 from placet.sandbox.git.soundness import make_sound
 from placet.sandbox.git.writing import Move, Writing
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from placet.sandbox.git.view import View
@@ -462,7 +463,7 @@ def _is_in_the_way(name: bytes, made: list[bytes]) -> bool:
 
 
 def _short(value: bytes | None) -> str:
-    return "nothing" if value is None else value.strip().decode(errors="replace")[:_SHOWN]
+    return "nothing" if value is None else truncate(value.strip().decode(errors="replace"), _SHOWN)
 
 
 def _what(old: bytes | None, new: bytes | None) -> str:

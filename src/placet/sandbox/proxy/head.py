@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 
 from placet.sandbox.hosts import plain_host
+from placet.truncation import truncate
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.([01])")
@@ -159,7 +160,7 @@ def own_answer(declined: Declined, *, is_bare: bool = False) -> bytes:
     """A whole answer of our own; without the text where a client asked for the head only."""
     text = f"{declined.words}\n".encode()
     # It may hold what a client has sent.
-    reason = re.sub(rb"[^\x20-\x7e]", b"?", (declined.reason or "Declined").encode())[:200]
+    reason = re.sub(rb"[^\x20-\x7e]", b"?", truncate(declined.reason or "Declined", 200).encode())
     lines = [
         b"HTTP/1.1 %d %s" % (declined.status, reason),
         b"Content-Type: text/plain; charset=utf-8",
@@ -202,7 +203,7 @@ def _authority(text: str, default_port: int | None) -> tuple[str, int]:
     port = default_port if found is None or found[2] is None else int(found[2])
     if found is None or port is None:
         wanted = "host:port" if default_port is None else "host or host:port, without a user name"
-        raise Declined(400, f"{text[:100]!r} is not spelled as {wanted}.")
+        raise Declined(400, f"{truncate(text, 100)!r} is not spelled as {wanted}.")
     # What has no plain spelling is refused by the filter, in its words.
     return plain_host(found[1]) or found[1], port
 

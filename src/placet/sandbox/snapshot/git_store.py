@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
 from placet.sandbox.snapshot.contents import PIECE, open_file, write_all
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     import subprocess
@@ -91,7 +92,7 @@ class GitStore:
         arguments = ["hash-object", "-w", "--no-filters", "--stdin-paths", "-t", "blob"]
         process = self.start(arguments, os.fsdecode(where))
         out, said = process.communicate(lines)
-        return out.split(), said.decode("utf-8", "replace").strip()[:300]
+        return out.split(), truncate(said.decode("utf-8", "replace").strip(), 300)
 
     def start(
         self,

@@ -50,6 +50,7 @@ from placet.sandbox.snapshot.removal import READ_FOLDER, remove
 from placet.sandbox.snapshot.taking import COPIES, STORE, Settings, Taking
 from placet.sandbox.spot import Closed, Id, id_in
 from placet.sandbox.workspace import Workspace
+from placet.truncation import truncate_repr
 
 _ID = re.compile(r"[0-9a-f]{16}\Z")
 _OWNER = "owner"
@@ -347,7 +348,7 @@ class Snapshots:
 
     def _path(self, id: str) -> str:
         if _ID.match(id) is None:
-            raise UsageError(f"{id!r:.40} is not the id of a snapshot.")
+            raise UsageError(f"{truncate_repr(id, 40)} is not the id of a snapshot.")
         return os.path.join(self.folder, id)
 
     def _forget(self, folder: str) -> None:

@@ -20,6 +20,7 @@ from typing import NoReturn, TypeAlias
 import msgspec
 
 from placet.errors import ToolError
+from placet.truncation import truncate
 
 Number: TypeAlias = "int | float"
 
@@ -214,7 +215,7 @@ class _Reader:
         known = [*_FUNCTIONS, *_CONSTANTS]
         near = get_close_matches(token.text.lower(), known, n=1)
         hint = f"Did you mean '{near[0]}'?" if near else f"Known are {', '.join(known)}."
-        _fail_with_hint(f"'{token.text[:40]}' is unknown", token.at, hint)
+        _fail_with_hint(f"'{truncate(token.text, 40)}' is unknown", token.at, hint)
 
     def _call(self, name: _Token, function: _Function) -> Number:
         bracket = self._take()
@@ -244,7 +245,7 @@ class _Reader:
             _fail(f"it ends where {wanted} should stand", token.at)
         hint = "Write thousands without commas." if token.text == "," else "Multiplication is written with *."
         if token.text == "," or token.kind != "sign" or token.text == "(":
-            _fail_with_hint(f"{token.text[:40]!r} stands where {wanted} should", token.at, hint)
+            _fail_with_hint(f"{truncate(token.text, 40)!r} stands where {wanted} should", token.at, hint)
         _fail(f"{token.text!r} stands where {wanted} should", token.at)
 
 

@@ -15,6 +15,7 @@ import zlib
 from typing import Any
 
 from placet.errors import ToolError
+from placet.truncation import margin, truncate, truncate_bytes
 
 _CHARSETS = (
     "utf",
@@ -46,7 +47,7 @@ class Body:
         kind = encoding.lower()
         if kind not in ("", "identity", "gzip", "x-gzip", "deflate"):
             raise ToolError(
-                f"The answer is packed as {encoding[:40]!r}, which is not understood.", retry=False
+                f"The answer is packed as {truncate(encoding, 40)!r}, which is not understood.", retry=False
             )
         self._is_packed = kind not in ("", "identity")
         self._unpacking = self._fresh()
@@ -58,12 +59,12 @@ class Body:
 
     def add(self, chunk: bytes) -> bytes:
         """Take a part of the body as it was sent; returns it unpacked, as far as there is room."""
-        # One byte more than is kept tells whether anything is left out.
-        room = self._most + 1 - len(self.kept)
+        # One byte more than is kept tells whether anything is left out; some more, whether a secret is cut.
+        room = self._most + 1 + margin() - len(self.kept)
         piece = self._unpack(chunk, room) if self._is_packed else chunk[:room]
         self.kept += piece
         if len(self.kept) > self._most:
-            del self.kept[self._most :]
+            self.kept = bytearray(truncate_bytes(bytes(self.kept), self._most, is_partial=True))
             self.is_full = True
         return piece
 

@@ -37,6 +37,7 @@ from placet.tools.builtin.preview import previewing
 from placet.tools.builtin.syntax import syntax_problem
 from placet.tools.builtin.text_file import MOST_BYTES, Encoding
 from placet.tools.tool import Tool, tool
+from placet.truncation import truncate
 
 _BOM = "\ufeff"
 _CONTEXT = 2
@@ -210,7 +211,7 @@ def _excerpt(text: str, first: int, last: int) -> str:
         lines.pop()
     begin, end = max(first - _CONTEXT, 0), min(last + 1 + _CONTEXT, len(lines))
     numbers = list(range(begin, end))
-    rows = [f"{at + 1}: {lines[at][:_EXCERPT_LETTERS]}".rstrip("\r") for at in numbers]
+    rows = [f"{at + 1}: {truncate(lines[at], _EXCERPT_LETTERS)}".rstrip("\r") for at in numbers]
     if len(rows) > _EXCERPT_LINES:
         half = _EXCERPT_LINES // 2
         rows[half:-half] = [f"… {len(rows) - 2 * half} lines"]

@@ -27,6 +27,7 @@ from placet.tools.builtin.preview import previewing
 from placet.tools.builtin.syntax import syntax_problem
 from placet.tools.builtin.text_file import MOST_BYTES, Encoding, decode, encode, no_text, read_part
 from placet.tools.tool import Tool, tool
+from placet.truncation import excerpt, truncate
 
 _MATCHES_SHOWN = 10
 _CONTEXT = 2
@@ -316,13 +317,13 @@ def _excerpt(text: str, changed: str, first: int, old_size: int, new_size: int) 
     )
     went, _ = _lines_at(text, begin, first + old_size, is_whole=is_whole)
     came, end = _lines_at(changed, begin, first + new_size, is_whole=is_whole)
-    rest = changed[end : end + _CONTEXT * _EXCERPT_LETTERS * 4]
+    rest = excerpt(changed, end, end + _CONTEXT * _EXCERPT_LETTERS * 4)
     after = rest.removesuffix("\n").split("\n")[:_CONTEXT] if rest else []
     rows = [(" ", line) for line in before]
     rows += [("-", line) for line in went]
     rows += [("+", line) for line in came]
     rows += [(" ", line) for line in after]
-    return "\n".join(f"{mark}{line[:_EXCERPT_LETTERS]}".rstrip("\r") for mark, line in rows)
+    return "\n".join(f"{mark}{truncate(line, _EXCERPT_LETTERS)}".rstrip("\r") for mark, line in rows)
 
 
 def _lines_at(text: str, begin: int, end: int, *, is_whole: bool) -> tuple[list[str], int]:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Literal
 
+from placet.truncation import truncate
+
 Fit = Literal["whole", "ending", "beginning", "within"]
 """Which part of a line of the file a line of the text must be."""
 
@@ -196,7 +198,7 @@ def _show(lines: Sequence[str], start: int, wanted: Sequence[str], differences: 
     # Of many lines those around the first difference are shown.
     begin = max(first - _SHOWN_LINES // 2, 0) if len(close) > _SHOWN_LINES else 0
     rows = [
-        f"{start + at + 1}: {close[at][:_SHOWN_LETTERS]}".rstrip("\r")
+        f"{start + at + 1}: {truncate(close[at], _SHOWN_LETTERS)}".rstrip("\r")
         for at in range(begin, min(begin + _SHOWN_LINES, len(close)))
     ]
     return "\n".join([f"{head}:", *rows])

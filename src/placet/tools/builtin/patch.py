@@ -18,6 +18,7 @@ import msgspec
 
 from placet.errors import ToolError
 from placet.sandbox.refusals import refused, shown
+from placet.truncation import truncate
 
 Mark = Literal[" ", "-", "+"]
 Kind = Literal["modify", "create", "delete"]
@@ -169,11 +170,14 @@ class _Reading:
         hunk_lines, self.at = found or _by_looks(self.lines, self.at)
         if not any(mark != " " for mark, _ in hunk_lines):
             raise refused(
-                f"The hunk {line[:_SHOWN_LETTERS]!r} adds and removes nothing. Put '-' before lines that go "
+                f"The hunk {truncate(line, _SHOWN_LETTERS)!r} adds and removes nothing. Put '-' before "
+                "lines that go "
                 "and '+' before lines that come."
             )
         is_anchored = count == 0 and all(mark == "+" for mark, _ in hunk_lines)
-        self.files[-1].hunks.append(Hunk(line[:_SHOWN_LETTERS].rstrip("\r"), hunk_lines, first, is_anchored))
+        self.files[-1].hunks.append(
+            Hunk(truncate(line, _SHOWN_LETTERS).rstrip("\r"), hunk_lines, first, is_anchored)
+        )
 
 
 def _by_counts(

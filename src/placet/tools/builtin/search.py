@@ -26,6 +26,7 @@ from placet.sandbox.workspace import Workspace
 from placet.tools.builtin.matching.globs import compile_glob
 from placet.tools.builtin.matching.walk import MOST_DEPTH, MOST_ENTRIES, Walk, shown
 from placet.tools.tool import Tool, tool
+from placet.truncation import excerpt, margin, truncate, truncate_repr
 
 MOST_LISTED = 1000
 """Entries of one folder that are told."""
@@ -151,6 +152,7 @@ def search_tools(
                     "max_matches": max_matches,
                     "ripgrep": _find_ripgrep(workspace) if ripgrep else "",
                     "ripgrep_after": ripgrep_after,
+                    "margin": margin(),
                 },
             }
             finished = await run_command(
@@ -180,7 +182,7 @@ def _open_start(workspace: Workspace, path: str, *, folder_only: bool) -> tuple[
     if stat.S_ISREG(mode):
         return start, inside
     os.close(start)
-    raise refused(f"Cannot search {path!r:.200}: it is neither a file nor a folder.")
+    raise refused(f"Cannot search {truncate_repr(path, 200)}: it is neither a file nor a folder.")
 
 
 def _read_glob(glob: str) -> Callable[[str], bool]:
@@ -188,7 +190,8 @@ def _read_glob(glob: str) -> Callable[[str], bool]:
         return compile_glob(glob)
     except ValueError as error:
         raise refused(
-            f"The glob {glob!r:.200} cannot be used: {error}. Write one such as *.py or src/**/*.ts."
+            f"The glob {truncate_repr(glob, 200)} cannot be used: {error}. Write one such as *.py or "
+            "src/**/*.ts."
         ) from None
 
 
@@ -218,7 +221,9 @@ def _read_answer(finished: Finished, time_s: float) -> dict[str, Any]:
     if finished.exit_code != 0:
         last = finished.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
         how = last or finished.signal or finished.ended_by
-        raise ToolError(f"The search ended before it had an answer: {how:.200}. Try a narrower path or glob.")
+        raise ToolError(
+            f"The search ended before it had an answer: {truncate(how, 200)}. Try a narrower path or glob."
+        )
     answer: dict[str, Any] = msgspec.json.decode(finished.stdout)
     return answer
 
@@ -227,7 +232,8 @@ def _grep_answer(answer: dict[str, Any], pattern: str) -> dict[str, Any]:
     if "invalid" in answer:
         where = "" if answer["position"] is None else f" at position {answer['position']}"
         raise refused(
-            f"The pattern {pattern!r:.200} is no regular expression of Python's re: {answer['invalid']}"
+            f"The pattern {truncate_repr(pattern, 200)} is no regular expression of Python's re: "
+            f"{answer['invalid']}"
             f"{where}. Correct it, or set fixed to true to look for it as plain text."
         )
     notes = _walk_notes(answer["is_cut_short"], answer["unreadable"])
@@ -240,10 +246,20 @@ def _grep_answer(answer: dict[str, Any], pattern: str) -> dict[str, Any]:
             0, f"There are more than these {len(answer['matches'])}. Narrow the pattern, path or glob."
         )
     return {
-        "matches": answer["matches"],
+        "matches": [{name: _line_of(part) for name, part in each.items()} for each in answer["matches"]],
         "files_searched": answer["files"],
         **_closing(notes, truncated=answer["is_stopped"] or answer["is_cut_short"]),
     }
+
+
+def _line_of(part: Any) -> Any:
+    """What the search tells of a match, with the parts of long lines cut out of what surrounds them."""
+    match part:
+        case [str(text), int(begin), int(end), bool(before), bool(behind)]:
+            return "…" * before + excerpt(text, begin, end) + "…" * behind
+        case list():
+            return [_line_of(each) for each in part]
+    return part
 
 
 def _walk_notes(is_cut_short: bool, unreadable: int) -> list[str]:

@@ -19,6 +19,7 @@ from placet.ir.json_value import JsonValue
 from placet.tools.builtin.arithmetic import FUNCTION_NAMES, MOST_CHARACTERS, evaluate
 from placet.tools.context import ToolContext
 from placet.tools.tool import Tool, tool
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -107,7 +108,7 @@ def _zone(name: str) -> tzinfo:
         spelled.setdefault(known.lower().rpartition("/")[2], known)
     near = get_close_matches(wanted, spelled, n=1)
     hint = f"Did you mean '{spelled[near[0]]}'?" if near else "Write one such as 'Europe/Paris' or 'UTC'."
-    raise ToolError(f"No time zone is named {name[:60]!r}. {hint}", retry=False)
+    raise ToolError(f"No time zone is named {truncate(name, 60)!r}. {hint}", retry=False)
 
 
 async def _wait(seconds: float, context: ToolContext) -> None:

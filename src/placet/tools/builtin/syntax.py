@@ -15,6 +15,8 @@ import threading
 import warnings
 from typing import TYPE_CHECKING
 
+from placet.truncation import excerpt, truncate
+
 if TYPE_CHECKING:
     import ast
 
@@ -125,7 +127,7 @@ def _toml_problem(text: str) -> str:
         what = str(error)
         found = _AT.search(what)
         if found is None:
-            return f"No valid TOML: {what[:_SHOWN_WORDS]}."
+            return f"No valid TOML: {truncate(what, _SHOWN_WORDS)}."
         line, column = (int(found[1]), int(found[2])) if found[1] else (len(_LINE_END.split(text)), 1)
         return f"No valid TOML: {_words(what[: found.start()], text, line, column)}"
     except RecursionError:
@@ -138,5 +140,5 @@ def _words(what: str, text: str, line: int, column: int) -> str:
     row = rows[line - 1] if line <= len(rows) else ""
     # Of a long line the part that is meant.
     begin = max(column - _SHOWN_LETTERS // 2, 0) if len(row) > _SHOWN_LETTERS else 0
-    part = f"{'…' if begin else ''}{row[begin : begin + _SHOWN_LETTERS]}"
-    return f"{what[:_SHOWN_WORDS].rstrip('.')}. Line {line}, column {column}:\n{line}: {part}"
+    part = f"{'…' if begin else ''}{excerpt(row, begin, begin + _SHOWN_LETTERS)}"
+    return f"{truncate(what, _SHOWN_WORDS).rstrip('.')}. Line {line}, column {column}:\n{line}: {part}"

@@ -21,6 +21,7 @@ import msgspec
 from placet.errors import ToolError
 from placet.sandbox.refusals import cannot, refused, shown
 from placet.sandbox.workspace import Workspace
+from placet.truncation import boundary, margin
 
 Encoding = Literal["utf-8", "utf-8 with BOM", "utf-16-le with BOM", "utf-16-be with BOM", "latin-1"]
 
@@ -207,8 +208,8 @@ def _stream(opened: int, path: str, size: int, start_line: int, lines: int | Non
             if ended + in_piece >= start_line - 1 and len(chosen) <= MOST_SHOWN_BYTES:
                 missing = start_line - 1 - ended
                 chosen += skip.rest(piece.split(b"\n", missing)[-1] if missing > 0 else piece)
-                # One byte more than is shown tells that there is more.
-                del chosen[MOST_SHOWN_BYTES + 1 :]
+                # One byte more than is shown tells that there is more, and some more whether a secret is cut.
+                del chosen[MOST_SHOWN_BYTES + 1 + margin() :]
             ended += in_piece
             last = piece
         total = ended + (not last.endswith(b"\n"))
@@ -239,7 +240,7 @@ def _shorten(chosen: bytes, start_line: int, start_column: int, total: int, enco
             text = (whole + feed).decode()
             note = f"Cut to {len(whole) + 1:,} bytes. Go on with start_line={start_line + count_lines(text)}."
         else:
-            text = _cut_in_line(chosen[:MOST_SHOWN_BYTES])
+            text = _cut_in_line(chosen)
             note = (
                 f"Cut within line {start_line}, which is longer than {MOST_SHOWN_BYTES:,} bytes. Go on with "
                 f"start_line={start_line}, start_column={start_column + len(text)}"
@@ -254,5 +255,8 @@ def _shorten(chosen: bytes, start_line: int, start_column: int, total: int, enco
 
 
 def _cut_in_line(data: bytes) -> str:
-    """What is left of valid UTF-8 that was cut anywhere."""
-    return codecs.getincrementaldecoder("utf-8")().decode(data)
+    """As much as may be shown of valid UTF-8 that was cut anywhere, without the beginning of a secret."""
+    whole = codecs.getincrementaldecoder("utf-8")().decode(data[: MOST_SHOWN_BYTES + 4 * margin()])
+    shown = codecs.getincrementaldecoder("utf-8")().decode(data[:MOST_SHOWN_BYTES])
+    # What comes next is read from where this ends, so it must not be empty.
+    return shown[: boundary(whole, len(shown)) or len(shown)]

@@ -26,6 +26,7 @@ from placet.sandbox.hosts import HostFilter, Resolve, plain_host
 from placet.sandbox.limits import MIB
 from placet.tools.builtin.body import Body
 from placet.tools.tool import Tool, tool
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     import ssl
@@ -268,7 +269,9 @@ def read_url(text: str, base: httpx2.URL | None = None) -> httpx2.URL:
     except (httpx2.InvalidURL, ValueError) as error:
         raise ToolError(f"{what} cannot be read: {error}", retry=False) from None
     if url.scheme not in _DEFAULT_PORTS:
-        begins = f"begins with {url.scheme[:40] + ':'!r}" if url.scheme else f"is {text[:100]!r}"
+        begins = (
+            f"begins with {truncate(url.scheme, 40) + ':'!r}" if url.scheme else f"is {truncate(text, 100)!r}"
+        )
         raise ToolError(f"{what} {begins}. Write one that begins with http:// or https://.", retry=False)
     if url.userinfo:
         raise ToolError(
@@ -277,7 +280,7 @@ def read_url(text: str, base: httpx2.URL | None = None) -> httpx2.URL:
         )
     plain = plain_host(url.raw_host.decode("ascii"))
     if plain is None:
-        raise ToolError(f"{what} has {url.host[:100]!r} for a host, which is none.", retry=False)
+        raise ToolError(f"{what} has {truncate(url.host, 100)!r} for a host, which is none.", retry=False)
     return url.copy_with(host=plain)
 
 
@@ -289,9 +292,11 @@ def server_named(url: httpx2.URL) -> str:
 def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not _TOKEN.fullmatch(name) or any(c in "\r\n\0" or ord(c) > 255 for c in value):
-            raise ToolError(f"Header {name[:60]!r} has characters that a header cannot have.", retry=False)
+            raise ToolError(
+                f"Header {truncate(name, 60)!r} has characters that a header cannot have.", retry=False
+            )
         if name.lower() in _OUR_HEADERS or name.lower().startswith("proxy-"):
-            raise ToolError(f"Header '{name[:60]}' cannot be set here. Leave it out.", retry=False)
+            raise ToolError(f"Header '{truncate(name, 60)}' cannot be set here. Leave it out.", retry=False)
     return dict(headers)
 
 
@@ -331,7 +336,7 @@ def no_answer(url: httpx2.URL, error: Exception) -> ToolError:
         cause = cause.__cause__ or cause.__context__
     words = str(error) or type(error).__name__
     return ToolError(
-        f"{server_named(url)} gave no answer: {words[:200]}. Try again later, or check the address."
+        f"{server_named(url)} gave no answer: {truncate(words, 200)}. Try again later, or check the address."
     )
 
 

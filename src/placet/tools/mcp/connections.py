@@ -67,6 +67,7 @@ class Connections:
             schema=as_schema(name, tool, stored), fn=call, context_parameter="context", takes_object=True
         )
         made.confinement = lambda: _confinement(name, server)
+        made.origin = f"the one of MCP server '{name}'"
         made.compile()
         return made
 

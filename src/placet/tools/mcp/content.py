@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from placet.ir.json_value import JsonValue
 from placet.safe_text import clean
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -38,7 +39,7 @@ def words_of(result: CallToolResult) -> str:
     """What an answer that reports a failure says."""
     texts = [block.text for block in result.content if block.type == "text"]
     text = "\n".join(texts).strip()
-    shown = clean(text[:_WORDS_AT_MOST], lines=True, tabs=True)
+    shown = clean(truncate(text, _WORDS_AT_MOST), lines=True, tabs=True)
     return shown + ("…" if len(text) > _WORDS_AT_MOST else "")
 
 

@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from placet.errors import McpUnreachable, UsageError
+from placet.errors import DuplicateTool, McpUnreachable, UsageError
 from placet.tools.mcp.server import (
     CALL_S,
     CONNECT_S,
     HEADER,
+    LISTED_TWICE,
     NAME,
     VARIABLE,
     McpServer,
@@ -34,6 +35,7 @@ from placet.tools.mcp.server import (
     url_problem,
 )
 from placet.tools.tool import Tool
+from placet.truncation import truncate_repr
 
 
 class McpTools(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +76,7 @@ class McpTools(msgspec.Struct, frozen=True, kw_only=True):
             UsageError: it cannot; says what to write.
         """
         if problem := _problem(self):
-            raise UsageError(f"McpTools(name={self.name!r:.80}): {problem}")
+            raise UsageError(f"McpTools(name={truncate_repr(self.name, 80)}): {problem}")
 
     def as_server(self) -> McpServer:
         """How to reach it."""
@@ -103,6 +105,7 @@ def connect(declared: Iterable[McpTools], environment: Mapping[str, str]) -> Con
 
     Raises:
         McpUnreachable: a server cannot be started or reached; names it.
+        DuplicateTool: a server lists two tools under one name.
         UsageError: two servers have one name, or a server has no such tool.
     """
     from placet.tools.mcp.connections import Connections
@@ -130,7 +133,7 @@ def _by_name(declared: Iterable[McpTools]) -> dict[str, McpTools]:
     for each in given if isinstance(given, Iterable) else [given]:
         if not isinstance(each, McpTools):
             raise UsageError(
-                f"Runtime(mcp=...) got {each!r:.80}. Give a list of servers: "
+                f"Runtime(mcp=...) got {truncate_repr(each, 80)}. Give a list of servers: "
                 'mcp=[McpTools(name="files", command=["..."])].'
             )
         if each.name in found:
@@ -143,6 +146,10 @@ def _chosen(declared: McpTools, offers: Sequence[Offer]) -> dict[str, StoredTool
     usable = {offer.name: offer for offer in offers if not offer.problem}
     broken = {offer.name: offer.problem for offer in offers if offer.problem}
     wanted = list(usable) if declared.tools is None else list(dict.fromkeys(declared.tools))
+    for name, problem in broken.items():
+        if problem == LISTED_TWICE and (declared.tools is None or name in wanted):
+            whose = f"one that MCP server '{declared.name}' lists"
+            raise DuplicateTool(name, whose, "another one of it", "Name others with McpTools(tools=[...]).")
     for name in (*wanted, *declared.read_only):
         if name in broken:
             raise UsageError(f"Tool '{name}' of MCP server '{declared.name}' cannot be used: {broken[name]}.")
@@ -175,7 +182,7 @@ def _problem(given: McpTools) -> str:
         if listed is not None and (
             not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed)
         ):
-            return f"{option} is a list of texts, and got {listed!r:.80}."
+            return f"{option} is a list of texts, and got {truncate_repr(listed, 80)}."
     if given.command and (not given.command[0].strip() or any("\0" in part for part in given.command)):
         return "the command has no program."
     if given.url and (problem := url_problem(given.url).replace("--header", "headers={...}")):
@@ -190,7 +197,7 @@ def _problem(given: McpTools) -> str:
 def _problem_of_values(given: McpTools) -> str:
     for header, variable in given.headers.items():
         if not HEADER.fullmatch(header):
-            return f"{header!r:.80} is no name of a header."
+            return f"{truncate_repr(header, 80)} is no name of a header."
         named: object = variable
         if not isinstance(named, str) or not VARIABLE.fullmatch(named):
             # Not shown: it may be the token itself.
@@ -204,5 +211,5 @@ def _problem_of_values(given: McpTools) -> str:
             or not isinstance(seconds, int | float)
             or not (isfinite(seconds) and seconds > 0)
         ):
-            return f"{option} is {seconds!r:.40}; it must be a number of seconds above 0."
+            return f"{option} is {truncate_repr(seconds, 40)}; it must be a number of seconds above 0."
     return ""

@@ -26,7 +26,7 @@ from placet.ir.json_value import JsonValue
 from placet.safe_text import clean
 from placet.tools.mcp.content import answer_of, words_of
 from placet.tools.mcp.http import http_streams
-from placet.tools.mcp.server import McpServer, Offer, StoredTool, read_offer
+from placet.tools.mcp.server import LISTED_TWICE, McpServer, Offer, StoredTool, read_offer
 from placet.tools.mcp.stdio import NotStarted, stdio_streams
 from placet.tools.mcp.traffic import (
     ASKS,
@@ -314,7 +314,7 @@ async def _list(session: ClientSession, noticed: Noticed) -> dict[str, Offer]:
 def _add(found: dict[str, Offer], offer: Offer) -> None:
     if offer.name in found:
         # Nobody could say which of them a call means.
-        offer = replace(offer, problem="two tools are listed under this name")
+        offer = replace(offer, problem=LISTED_TWICE)
     found[offer.name] = offer
 
 

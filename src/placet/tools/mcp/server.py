@@ -90,6 +90,10 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.url or join(self.command)
 
 
+LISTED_TWICE = "two tools are listed under this name"
+"""The problem of a tool that nobody could call: which one would be meant?"""
+
+
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """A tool as a server lists it."""
 

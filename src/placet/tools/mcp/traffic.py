@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from placet.safe_text import clean
+from placet.truncation import margin, redacted, truncate_bytes, truncate_bytes_tail
 
 if TYPE_CHECKING:
     from mcp import ClientSession
@@ -88,12 +89,12 @@ class Noticed:
 
     def last_errors(self, lines: int = 10) -> str:
         """The last lines of its standard error, cleaned."""
-        text = self.errors.decode(errors="replace").rstrip()
+        text = redacted(truncate_bytes_tail(self.errors, _ERRORS_KEPT).decode(errors="replace").rstrip())
         return "\n".join(clean(line, 200, tabs=True) for line in text.splitlines()[-lines:])
 
     def keep_errors(self, chunk: bytes) -> None:
         """Keep the end of what it writes on standard error."""
-        self.errors = (self.errors + chunk)[-_ERRORS_KEPT:]
+        self.errors = (self.errors + chunk)[-_ERRORS_KEPT - margin() :]
 
     def fail(self, words: str) -> None:
         """It does what nobody can go on with; the words follow its name."""
@@ -113,7 +114,7 @@ class Noticed:
     def came_junk(self, line: bytes) -> bool:
         """Count a line that is no message; false if there are too many."""
         self.junk += 1
-        self.first_junk = self.first_junk or clean(line[:400].decode(errors="replace"), 100)
+        self.first_junk = self.first_junk or clean(truncate_bytes(line, 400).decode(errors="replace"), 100)
         if self.junk > JUNK_AT_MOST:
             self.fail(self.oddity)
         return not self.fault

@@ -55,6 +55,7 @@ class Search:
         max_matches: int = 200,
         ripgrep: str = "",
         ripgrep_after: int = 0,
+        margin: int = 0,
     ) -> None:
         if fixed:
             pattern = re.escape(pattern)
@@ -63,6 +64,7 @@ class Search:
         self._glob = glob
         self._context = context_lines
         self._most = max_matches
+        self._margin = margin
         self._ripgrep = ripgrep
         self._ripgrep_after = ripgrep_after
         self._shown = 0
@@ -151,24 +153,27 @@ class Search:
         return not self._needles or any(needle in data for needle in self._needles)
 
     def _tell(self, path: str, lines: list[str], at: int, start: int) -> None:
-        text = _cut(lines[at], start)
-        told: dict[str, object] = {"path": shown(path), "line": at + 1, "text": text}
-        self._shown += len(text)
+        told: dict[str, object] = {"path": shown(path), "line": at + 1, "text": self._part(lines[at], start)}
         if self._context:
-            before = [_cut(line) for line in lines[max(0, at - self._context) : at]]
-            after = [_cut(line) for line in lines[at + 1 : at + 1 + self._context]]
+            before = [self._part(line) for line in lines[max(0, at - self._context) : at]]
+            after = [self._part(line) for line in lines[at + 1 : at + 1 + self._context]]
             told |= {"before": before, "after": after}
-            self._shown += sum(map(len, before + after))
         self.matches.append(told)
 
+    def _part(self, line: str, start: int = 0) -> str | tuple[str, int, int, bool, bool]:
+        """A short line as it is. Of a longer one the part to show with a margin around it, where
+        the part begins and ends in that, and whether the line has more before and behind it.
 
-def _cut(line: str, start: int = 0) -> str:
-    line = line.removesuffix("\r")
-    if len(line) <= MOST_LINE:
-        return line
-    begin = max(0, min(start - MOST_LINE // 5, len(line) - MOST_LINE))
-    end = begin + MOST_LINE
-    return "…" * (begin > 0) + line[begin:end] + "…" * (end < len(line))
+        The caller cuts, because it knows the secrets.
+        """
+        line = line.removesuffix("\r")
+        self._shown += min(len(line), MOST_LINE)
+        if len(line) <= MOST_LINE:
+            return line
+        begin = max(0, min(start - MOST_LINE // 5, len(line) - MOST_LINE))
+        end = begin + MOST_LINE
+        first = max(0, begin - self._margin)
+        return line[first : end + self._margin], begin - first, end - first, begin > 0, end < len(line)
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""Ordinary office tasks and injections: how often do flow rules ask, and what gets past them?"""

@@ -1,0 +1,214 @@
+"""The resident process that commands are forked from: whatever happens to it, none is lost or repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from placet.errors import ToolError
+from placet.sandbox import supervisor as module
+from placet.sandbox.command import run_command
+from placet.sandbox.limits import Limits
+from placet.sandbox.supervisor import Supervisor, supervisor
+from tests.sandbox.programs import Program, is_running, own_children, own_descriptors, wait_until
+
+
+@pytest.fixture
+def resident() -> Iterator[Supervisor]:
+    """The resident process that the next command comes from."""
+    module._close_all()
+    yield supervisor({})
+    module._close_all()
+
+
+async def test_all_commands_come_from_one_process(resident: Supervisor, tmp_path: Path) -> None:
+    before = own_children()
+    for _ in range(5):
+        await run_command(["true"], folder=str(tmp_path))
+
+    assert supervisor({}) is resident
+    assert own_children() == before
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(memory_bytes=None, processes=None)])
+async def test_when_it_is_killed_its_commands_end_and_the_next_one_runs(
+    resident: Supervisor, tmp_path: Path, limits: Limits
+) -> None:
+    program = Program("leaves a chain", tmp_path)
+    task = asyncio.create_task(run_command(program.argv, folder=str(tmp_path), limits=limits))
+    await program.until_seen(9)
+
+    resident.process.kill()
+    finished = await task
+    after = await run_command(["echo", "again"], folder=str(tmp_path))
+
+    assert (finished.ended_by, finished.exit_code) == ("cancel", None)
+    assert program.running() == []
+    assert after.stdout == b"again\n"
+    assert supervisor({}) is not resident
+
+
+async def test_one_that_was_never_started_is_started_by_the_next(
+    resident: Supervisor, tmp_path: Path
+) -> None:
+    os.kill(resident.process.pid, signal.SIGSTOP)
+    task = asyncio.create_task(run_command(["sh", "-c", "echo x >> ran"], folder=str(tmp_path)))
+    await asyncio.sleep(0.05)
+
+    resident.process.kill()
+    finished = await task
+
+    assert finished.exit_code == 0
+    assert (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_one_that_is_stopped_is_woken(resident: Supervisor, tmp_path: Path) -> None:
+    os.kill(resident.process.pid, signal.SIGSTOP)
+
+    finished = await run_command(["echo", "x"], folder=str(tmp_path), limits=Limits(time_s=30))
+
+    assert finished.stdout == b"x\n"
+
+
+async def test_where_none_can_be_started_the_call_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module._close_all()
+    monkeypatch.setattr(module, "INTERPRETER", "/nowhere/python")
+
+    with pytest.raises(ToolError) as caught:
+        await run_command(["true"], folder=str(tmp_path))
+
+    assert caught.value.retry
+    assert not caught.value.unknown
+
+
+async def test_what_a_killed_keeper_leaves_behind_is_ended(resident: Supervisor, tmp_path: Path) -> None:
+    command = (
+        "(setsid sleep 60 & echo $! >> pids); (sleep 61 & echo $! >> pids); echo $PPID > keeper; sleep 62"
+    )
+    task = asyncio.create_task(run_command(["sh", "-c", command], folder=str(tmp_path)))
+    await asyncio.to_thread(wait_until, lambda: (tmp_path / "keeper").exists())
+
+    os.kill(int((tmp_path / "keeper").read_text()), signal.SIGKILL)
+    await task
+
+    left = [int(line) for line in (tmp_path / "pids").read_text().split()]
+    assert len(left) == 2
+    await asyncio.to_thread(wait_until, lambda: not any(map(is_running, left)))
+
+
+async def test_two_hundred_at_once(tmp_path: Path) -> None:
+    before = own_descriptors()
+    command = ["sh", "-c", "sleep 0.1; echo $$"]
+
+    done = await asyncio.gather(*(run_command(command, folder=str(tmp_path)) for _ in range(200)))
+
+    assert [each.exit_code for each in done] == [0] * 200
+    assert len({each.stdout for each in done}) == 200
+    assert {each for each in own_descriptors() - before if "pipe" in each or "memfd" in each} == set()
+
+
+def test_every_thread_may_start_commands(tmp_path: Path) -> None:
+    outputs: list[bytes] = []
+
+    def work(number: int) -> None:
+        for _ in range(5):
+            outputs.append(asyncio.run(run_command(["echo", str(number)], folder=str(tmp_path))).stdout)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+    assert sorted(outputs) == sorted(b"%d\n" % number for number in range(8) for _ in range(5))
+
+
+async def test_it_is_open_to_no_command(tmp_path: Path) -> None:
+    finished = await run_command(["sh", "-c", "ls /proc/self/fd"], folder=str(tmp_path))
+
+    # 3 is that of ls itself.
+    assert finished.stdout.split() == [b"0", b"1", b"2", b"3"]
+
+
+async def test_descriptors_have_the_numbers_that_they_have_here(tmp_path: Path) -> None:
+    pairs = [os.pipe() for _ in range(4)]
+    # Down to the lowest that are free, in which the resident process has its own.
+    numbers = [read for read, _ in reversed(pairs)]
+    try:
+        for k, (_, write) in enumerate(reversed(pairs)):
+            os.write(write, b"%d" % k)
+        finished = await run_command(
+            [sys.executable, "-c", f"import os; [os.write(1, os.read(n, 1)) for n in {numbers}]"],
+            folder=str(tmp_path),
+            pass_fds=numbers,
+        )
+    finally:
+        for number in (end for pair in pairs for end in pair):
+            os.close(number)
+
+    assert finished.stdout == b"0123"
+
+
+async def test_files_get_the_permissions_that_they_would_get_here(tmp_path: Path) -> None:
+    modes = []
+    before = os.umask(0o077)
+    try:
+        for mask, name in ((0o077, "a"), (0o002, "b")):
+            os.umask(mask)
+            await run_command(["touch", name], folder=str(tmp_path))
+            modes.append(stat.S_IMODE((tmp_path / name).stat().st_mode))
+    finally:
+        os.umask(before)
+
+    assert modes == [0o600, 0o664]
+
+
+async def test_a_folder_is_found_from_where_the_host_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    await run_command(["true"], folder=str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    finished = await run_command(["pwd"], folder="here")
+
+    assert finished.stdout.decode().strip() == str(tmp_path / "here")
+
+
+HOST = """
+import asyncio, os, sys
+from placet.sandbox.command import run_command
+from placet.sandbox.supervisor import supervisor
+async def main(n):
+    return (await run_command(["sh", "-c", "echo $PPID"], folder=sys.argv[1])).stdout
+first = asyncio.run(main(1))
+child = os.fork()
+if child == 0:
+    second = asyncio.run(main(2))
+    print(supervisor({}).process.pid, flush=True)
+    os._exit(0 if second else 1)
+assert os.waitpid(child, 0)[1] == 0
+third = asyncio.run(main(3))
+print(supervisor({}).process.pid, flush=True)
+"""
+
+
+def test_a_fork_of_the_host_has_its_own_and_none_stays(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HOST, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+
+    theirs, ours = map(int, done.stdout.split())
+    assert theirs != ours
+    wait_until(lambda: not is_running(theirs) and not is_running(ours))
