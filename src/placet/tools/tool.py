@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     # Defaults let `Tool` stand for `Tool[..., Any]`. Only checkers need them, and 3.11's typing lacks them.
     from typing_extensions import ParamSpec, TypeVar
 
-    from placet.ir.call_facts import Confinement, Preview
+    from placet.ir.call_facts import Confinement, Preview, Recovery
 
     P = ParamSpec("P", default=...)
     R = TypeVar("R", default=Any)
@@ -78,6 +78,7 @@ class Tool(Generic[P, R]):
         "max_retries",
         "origin",
         "preview",
+        "recovery",
         "schema",
         "takes_object",
         "timeout_ms",
@@ -140,6 +141,8 @@ class Tool(Generic[P, R]):
         self.preview: Callable[[Mapping[str, JsonValue], Callable[[str], str]], Preview] | None = None
         """What a call would change in files as they are now. Given the parameters, and what takes secrets out
         of a text. Only file tools that come with Placet have one: all they change is in `confined_to`."""
+        self.recovery: Callable[[], Recovery | None] | None = None
+        """How a person can undo the next call, for a tool that knows; None leaves that to others."""
         self.trusted = trusted
         """Marked by the user as safe to run outside the sandbox."""
         self._reserved = reserved
