@@ -158,7 +158,11 @@ class ProposalResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
         return self.outcome == "succeeded"
 
     def __contains__(self, action_id: object) -> bool:
-        """Whether the proposal has an action with this id."""
+        """Whether the proposal has an action with this id.
+
+        Args:
+            action_id: The id.
+        """
         return any(result.action_id == action_id for result in self.results)
 
     def __iter__(self) -> Iterator[ActionResult]:

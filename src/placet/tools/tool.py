@@ -136,7 +136,7 @@ class Tool(Generic[P, R]):
         self.confinement: Callable[[], Awaitable[Confinement]] | None = None
         """Establishes what is enforced around a call. None for a function that runs with all rights of this
         process. Set by what makes tools that come with Placet, programs and tools of servers."""
-        self.origin = ""
+        self.origin: str = ""
         """Where it comes from, in words, where that is no function of a caller: a program, or a server."""
         self.preview: Callable[[Mapping[str, JsonValue], Callable[[str], str]], Preview] | None = None
         """What a call would change in files as they are now. Given the parameters, and what takes secrets out
