@@ -251,6 +251,8 @@ class Runtime:
         self._sessions = Sessions(time.monotonic)
         self._rule_names: tuple[object, list[NameWarning]] | None = None
         """What is wrong with the names in rules, and of which rules and tools that was found."""
+        self._said_names: set[NameWarning] = set()
+        """Those that the log has."""
         self._turns = Turns()
         self._at_work = AtWork(self._bound_to)
         self._close: Callable[[], None] = _nothing
@@ -619,6 +621,14 @@ class Runtime:
         more = rule_warnings(of_session.policies, tools) if of_session is not None else []
         return [*self._rule_names[1], *more]
 
+    def _say_rule_warnings(self) -> None:
+        """Record what is wrong with the names in rules, each once."""
+        for each in self.rule_warnings():
+            if each not in self._said_names:
+                self._said_names.add(each)
+                data = {"kind": each.kind, "rule": each.rule, "name": each.name, "nearest": each.nearest}
+                self.events.append("rule_warning", data={**data, "message": each.message})
+
     def _verify(
         self,
         proposal: ProposalLike,
@@ -694,6 +704,8 @@ class Runtime:
         """
         decoded = with_source(decode_proposal(proposal))
         self._check_deps(decoded, deps)
+        if len(self.policies) or self.capabilities is not None:
+            self._say_rule_warnings()
         with self._at_work.one_more():
             await self._check_isolation()
             run = self._run(session, scope, cancel, run_id, budget, deps=deps)
