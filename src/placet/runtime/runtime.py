@@ -449,6 +449,8 @@ class Runtime:
     def set_rate_limit(self, tool: str, limit: tuple[int, float] | None) -> None:
         """Limit how often a tool may start, from now on and in this runtime only. Callers wait.
 
+        An `AgentRunner` that was made before keeps the tools as they were.
+
         Args:
             tool: Name of the tool.
             limit: Number of calls and seconds, such as `(10, 60.0)`. `None`: no limit.
@@ -461,6 +463,9 @@ class Runtime:
 
     def enable_tool_cache(self, tool: str, ttl_s: float | None) -> None:
         """Answer equal calls of a tool from its earlier output, from now on and in this runtime only.
+
+        Callers of one tenant share what is cached. An `AgentRunner` that was made before keeps the tools as
+        they were.
 
         Args:
             tool: Name of the tool, such as `"infer"`. A destructive tool is refused.
@@ -475,7 +480,8 @@ class Runtime:
     @property
     def executor(self) -> ToolExecutor | None:
         """Function that executes the calls of all tools instead of their own functions. May be replaced
-        between runs; a call that has begun ends as it began."""
+        between runs; a call that has begun ends as it began, and an `AgentRunner` that was made before keeps
+        the tools as they were."""
         return self._executor
 
     @executor.setter
