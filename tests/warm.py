@@ -129,31 +129,32 @@ def _answer_all(here: socket.socket) -> None:
     for waited_for in (sys.stdin, here):
         events.register(waited_for, select.POLLIN)
     while True:
-        for number, _ in events.poll():
-            if number == sys.stdin.fileno():
-                return
-            if number == here.fileno():
-                asked, _ = here.accept()
-                pid = os.fork()
-                if pid == 0:
-                    here.close()
-                    _answer(asked)
-                ended = os.pidfd_open(pid)
-                at_work[ended] = pid, asked
-                asking[asked.fileno()] = pid
-                events.register(ended, select.POLLIN)
-                # What they say is for the command to read.
-                events.register(asked, select.POLLRDHUP)
-            elif number in asking:
-                events.unregister(number)
-                os.kill(asking.pop(number), signal.SIGKILL)
-            else:
-                pid, asked = at_work.pop(number)
-                events.unregister(number)
-                os.close(number)
-                if asking.pop(asked.fileno(), None) is not None:
-                    events.unregister(asked)
-                _tell_end(asked, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        # One at a time: the next may be about a descriptor that is closed by now, and somebody else's.
+        number, _ = events.poll()[0]
+        if number == sys.stdin.fileno():
+            return
+        if number == here.fileno():
+            asked, _ = here.accept()
+            pid = os.fork()
+            if pid == 0:
+                here.close()
+                _answer(asked)
+            ended = os.pidfd_open(pid)
+            at_work[ended] = pid, asked
+            asking[asked.fileno()] = pid
+            events.register(ended, select.POLLIN)
+            # What they say is for the command to read.
+            events.register(asked, select.POLLRDHUP)
+        elif number in asking:
+            events.unregister(number)
+            os.kill(asking.pop(number), signal.SIGKILL)
+        else:
+            pid, asked = at_work.pop(number)
+            events.unregister(number)
+            os.close(number)
+            if asking.pop(asked.fileno(), None) is not None:
+                events.unregister(asked)
+            _tell_end(asked, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 def _tell_end(asked: socket.socket, code: int) -> None:

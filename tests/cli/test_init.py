@@ -252,3 +252,17 @@ def test_nothing_is_written_through_a_link(person: Person, tmp_path: Path) -> No
 
     assert (done.code, done.json["error"]["code"]) == (2, "input.trust")
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["dot", "dot/.placet"])
+def test_a_file_in_the_place_of_the_folder_is_named(
+    placet: Callable[..., Any], tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "dot").mkdir()
+    (tmp_path / "dot" / ".placet").write_text("mine")
+
+    done = placet("init", path, "--json")
+
+    assert done.code == 2
+    assert done.json["error"]["code"] == "input"
+    assert (tmp_path / "dot" / ".placet").read_text() == "mine"

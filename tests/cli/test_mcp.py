@@ -253,7 +253,7 @@ def test_a_secret_in_a_command_is_not_repeated(mcp: Mcp) -> None:
 @pytest.mark.parametrize(
     ("target", "option"),
     [
-        (("--", *HOSTILE, "ok", "--token=ghp_0123456789abcdefghijABCDEFGHIJ012345"), "--env VAR"),
+        (("--", *HOSTILE, "ok", "--token=" + "ghp_" + "q7Vd2kXw9RzT4mLb8JcY1nHs6PfG3eUa5oZi"), "--env VAR"),
         (("--", *HOSTILE, "ok", "--api-key", "k33p-this-to-yourself"), "--env VAR"),
         (("https://host/mcp?api_key=k33p-this-to-yourself",), "--header NAME=VAR"),
     ],

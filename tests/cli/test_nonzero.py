@@ -159,3 +159,16 @@ def test_a_coders_command_shows_it_live_and_in_its_events(desk: Desk) -> None:
     events = [json.loads(line) for line in done.out.splitlines()]
     [ended] = [event for event in events if event.get("event") == "result" and event["tool"] == "shell"]
     assert (ended["ok"], ended["exit_code"]) == (True, 3)
+
+
+def test_a_long_exit_code_leaves_the_columns_where_they_are(placet: Placet, plan: Plan) -> None:
+    path = plan(
+        {"id": "a", "tool": "shell", "parameters": {"command": "exit 137"}},
+        {"id": "b", "tool": "shell", "parameters": {"command": "exit 3"}},
+    )
+
+    shown = placet("run", path, "--db", "none").out
+
+    places = {line.index(" ms") for line in shown.splitlines() if " shell " in line and " ms" in line}
+    assert len(places) == 1
+    assert "137" in shown

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from placet import Runtime, SqlJournal, open_database
+from placet.render.runs import draw_runs
 from tests.cli.conftest import command, environment
 from tests.cli.test_code import CHECK, write
 from tests.cli.test_code import Desk as CodeDesk
@@ -237,7 +238,7 @@ def test_of_many_sub_runs_a_terminal_shows_some_and_says_where_the_others_are(
 
     lines = on_terminal(80, tmp_path, "runs", "--db", "all.db")
 
-    assert [line.split()[1] for line in lines if "└ r" in line] == [f"r{n:02}" for n in range(1, 10)]
+    assert [line.split()[1] for line in lines if "├ r" in line] == [f"r{n:02}" for n in range(1, 10)]
     assert lines[-1] == "└ 5 more: placet runs show r00 --db all.db"
     assert len(placet("runs", "--db", "all.db").out.splitlines()) == 16
 
@@ -293,3 +294,45 @@ def test_where_nothing_is_recorded_a_list_is_empty(
     assert whole.code == 0
     assert [] in whole.json.values()
     assert placet(*words, "--db", tmp_path / "mistyped.db", **own).code == 2
+
+
+@pytest.mark.parametrize(("since", "code"), [("٧d", 2), ("7d", 0), ("99999999d", 0)])
+def test_how_long_ago_is_written_with_plain_digits_however_many(
+    placet: Placet, tmp_path: Path, since: str, code: int
+) -> None:
+    assert placet("runs", "--since", since, PLACET_DB=str(tmp_path / "d.db")).code == code
+
+
+def test_only_the_last_of_several_sub_runs_closes_the_branch() -> None:
+    def run(name: str, parent: str | None = None) -> dict[str, Any]:
+        run = dict.fromkeys(("proposal_id", "source", "tenant", "holder", "folder"), "")
+        times = {"begun": 1.0, "ended": 2.0, "actions": 0, "status": "succeeded"}
+        return {**run, **times, "run_id": name, "parent": parent}
+
+    found = [run("lead"), run("first", "lead"), run("second", "lead")]
+
+    lines = [line.plain for line in draw_runs(found, {}, width=80, now=3.0)]
+
+    assert [line.split()[0] for line in lines[1:]] == ["lead", "├", "└"]
+
+
+def test_without_colour_no_escape_is_sent(placet: Placet, plan: Callable[..., Path], tmp_path: Path) -> None:
+    placet("run", plan(WRITE), "--db", "kept.db")
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        command("runs", "--db", "kept.db"),
+        cwd=tmp_path,
+        env={**environment(), "NO_COLOR": "1", "TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    os.close(theirs)
+
+    said = os.read(ours, 65536)
+    os.close(ours)
+
+    assert done.returncode == 0
+    assert b"succeeded" in said
+    assert b"\x1b" not in said

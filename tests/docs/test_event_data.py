@@ -85,6 +85,7 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     log = EventLog(sinks=[kept, Broken()])
     rt = Runtime(tools=tools, events=log, state={"n": 1}, trajectories=JsonlTrajectories(folder / "t.jsonl"))
     rt.add_policy("no", DenyTool(tool="denied"))
+    rt.add_policy("slip", DenyTool(tool="dneied"))
     aborting = proposal(
         compensated("one", "free"),
         compensated("two", "stuck_free"),

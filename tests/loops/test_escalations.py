@@ -69,6 +69,8 @@ async def test_what_is_asked_names_the_loop_the_round_the_tree_and_the_verdict(b
     assert (given["base"], given["kind"], given["verdict"]) == (round.base, "tidying", "done")
     assert given["checks"] == {"right": "green"}
     assert given["files"] == ["a.txt"]
+    assert asked.recovery is not None
+    assert (asked.recovery.by, asked.recovery.command) == ("git", "git branch -D placet/tidy-1")
 
 
 async def test_approved_later_it_is_carried_out_on_exactly_that_tree(bench: Bench) -> None:

@@ -309,13 +309,22 @@ async def test_a_check_that_cannot_run_here_fails_the_round_before_any_maker(
     assert mended.outcome == "proceeded", mended.reason
 
 
+async def test_where_the_maker_says_nothing_a_commit_says_what_the_checker_says(bench: Bench) -> None:
+    turns = [write(), "Done.", verdict("done", "The word one became right."), "all is right"]
+
+    await run(bench, turns, spec())
+
+    subject = git(bench.repository, "log", "-1", "--format=%s", branches(bench)[0]).strip()
+    assert subject == "The word one became right"
+
+
 async def test_a_commit_says_what_was_changed_and_by_which_round(bench: Bench) -> None:
     """The intent of a loop stands for all its rounds: as a subject it would tell none of them apart."""
     intent = (
         "keep a.txt right at all times, whatever anybody else may have written into it since the last round"
     )
     changed = "Write right into a.txt, where somebody had written one since the last round. It is green now."
-    turns = [write(), "made it right", verdict("done", changed), "all is right"]
+    turns = [write(), changed, verdict("done", "The file is as it should be."), "all is right"]
 
     ended = await run(bench, turns, spec(intent=intent))
 
@@ -324,6 +333,7 @@ async def test_a_commit_says_what_was_changed_and_by_which_round(bench: Bench) -
     assert len(subject) <= 72
     assert changed.startswith(subject.removesuffix("…") + " ")
     assert changed in body
+    assert "The file is as it should be." in body
     assert f"round {ended.number} of the loop 'tidy'" in body
     assert f"Placet-Round: {ended.id}" in body.splitlines()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
-from placet import Runtime, ToolError, ToolSchema
+from placet import Runtime, ToolError, ToolSchema, tool
 from tests.runtime.plans import Recorder, call, claim, plan, read, write
 
 
@@ -117,3 +118,24 @@ async def test_the_cost_is_told_when_the_proposal_ends(recorder: Recorder) -> No
     (ended,) = rt.events.query(kind="proposal_ended")
     assert ended.data["outcome"] == "succeeded"
     assert ended.data["cost"]["tool_calls"] == result.cost.tool_calls == 1
+
+
+async def test_time_in_line_is_no_work() -> None:
+    """With one thread, or one event loop that a tool blocks, the actions' own times cannot overlap: together
+    they take no longer than the run."""
+
+    @tool(risk="read_only")
+    def in_thread() -> None:
+        time.sleep(0.002)
+
+    @tool(risk="read_only")
+    async def in_loop() -> None:
+        time.sleep(0.002)  # noqa: ASYNC251 (it blocks the loop on purpose)
+
+    for name in ("in_thread", "in_loop"):
+        rt = Runtime([in_thread, in_loop], max_threads=1)
+        began = time.perf_counter()
+        result = await rt.execute({"actions": [{"id": f"a{n}", "tool": name} for n in range(50)]})
+
+        assert result.succeeded
+        assert result.cost.total_duration_ms <= (time.perf_counter() - began) * 1000

@@ -415,3 +415,13 @@ async def test_an_integer_too_long_to_be_written_goes_no_further(recorder: Recor
     assert "4,300" in (result["a"].error or "")
     with pytest.raises(DecodeError, match=r"actions\[0\]\.parameters\.x"):
         rt.verify(plan(call("a", "use", {"x": huge})))
+
+
+async def test_a_rule_with_a_misspelt_name_is_an_event_once() -> None:
+    rt = Runtime([tool(name="refund")(lambda: None)], policies=[("r", DenyTool(tool="refnud"))])
+
+    for _ in range(2):
+        await rt.execute({"actions": []})
+
+    [event] = rt.events.query(kind="rule_warning")
+    assert (event.data["rule"], event.data["name"], event.data["nearest"]) == ("r", "refnud", "refund")

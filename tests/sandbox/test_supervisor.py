@@ -212,3 +212,64 @@ def test_a_fork_of_the_host_has_its_own_and_none_stays(tmp_path: Path) -> None:
     theirs, ours = map(int, done.stdout.split())
     assert theirs != ours
     wait_until(lambda: not is_running(theirs) and not is_running(ours))
+
+
+def _in_a_host(code: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    program = f"import asyncio, os, resource, sys\nfrom placet.sandbox.command import run_command\n{code}"
+    argv = [sys.executable, *options, "-c", program, str(folder)]
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+
+
+ECHO = """
+def echo():
+    return asyncio.run(run_command(["echo", "x"], folder=sys.argv[1])).stdout.decode().strip()
+"""
+
+
+def test_few_descriptors_are_enough(tmp_path: Path) -> None:
+    few = "resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))\nprint(echo(), echo())"
+
+    assert _in_a_host(ECHO + few, tmp_path).stdout == "x x\n"
+
+
+def test_a_host_that_closes_its_descriptors_gets_another(tmp_path: Path) -> None:
+    closes = """
+first = echo()
+os.closerange(3, 256)
+mine = os.pipe()
+print(first, echo(), os.fstat(mine[0]).st_size)
+"""
+
+    assert _in_a_host(ECHO + closes, tmp_path).stdout == "x x 0\n"
+
+
+def test_a_fork_of_the_host_lets_go_of_it_without_a_warning(tmp_path: Path) -> None:
+    forks = """
+print(echo(), flush=True)
+child = os.fork()
+if not child:
+    print(echo(), flush=True)
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    done = _in_a_host(ECHO + forks, tmp_path, "-X", "dev", "-W", "error")
+
+    assert (done.stdout, done.stderr) == ("x\nx\n", "")
+
+
+def test_when_the_host_ends_one_that_is_stopped_ends_too(tmp_path: Path) -> None:
+    host = f"""
+import asyncio, os, signal, sys
+from placet.sandbox.command import run_command
+from placet.sandbox.supervisor import supervisor
+async def main():
+    task = asyncio.create_task(run_command(["sleep", "60"], folder={str(tmp_path)!r}))
+    await asyncio.sleep(0.5)
+    print(supervisor({{}}).process.pid, flush=True)
+    supervisor({{}}).process.send_signal(signal.SIGSTOP)
+    os._exit(0)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", host], capture_output=True, text=True, check=True)
+
+    wait_until(lambda: not is_running(int(done.stdout)))

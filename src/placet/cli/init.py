@@ -72,6 +72,8 @@ def _folder(path: str | None) -> Path:
         named = named.parent
     if not named.is_dir():
         raise InputError(f"There is no folder {path}. Create it, or name another one.")
+    if (named / PROJECT_FOLDER).exists() and not (named / PROJECT_FOLDER).is_dir():
+        raise InputError(f"{named / PROJECT_FOLDER} is no folder. Move it away, or name another folder.")
     return named
 
 

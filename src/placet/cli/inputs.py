@@ -164,9 +164,10 @@ class Moment(click.ParamType[float]):
 
         if isinstance(value, float):
             return value
-        ago = re.fullmatch(r"(\d{1,6})([smhdw])", value)
+        ago = re.fullmatch(r"([0-9]{1,12})([smhdw])", value)
         if ago is not None:
-            return time() - int(ago[1]) * _UNITS[ago[2]]
+            # Longer ago than the epoch is before anything that was recorded.
+            return max(0.0, time() - int(ago[1]) * _UNITS[ago[2]])
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:

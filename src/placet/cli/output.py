@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 from placet import truncation
 
@@ -284,7 +284,11 @@ def _console(stream: TextIO, width: int | None = None) -> Console:
     if width is None:
         width = None if stream.isatty() or os.environ.get("COLUMNS", "").isdigit() else _UNBOUNDED
     # Everything shown here is data: no markup, emoji codes or guessed highlighting in it means anything.
-    return OwnConsole(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    # NO_COLOR: rich would leave bold and dim, which are escapes as well.
+    system: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return OwnConsole(
+        file=stream, width=width, color_system=system, highlight=False, markup=False, emoji=False
+    )
 
 
 def to_json(value: Any, *, indent: bool = False) -> str:

@@ -20,6 +20,9 @@ _SENTENCE = re.compile(r"(.+?)\.(?=\s+[^\W\d_a-z])")
 """With what can only be the beginning of another behind it."""
 
 
+_LEAST_WORDS = 3
+
+
 def subject_and_body(text: str) -> tuple[str, str]:
     """The first line of a commit message and what follows it; the body is empty if the subject says it all.
 
@@ -34,6 +37,16 @@ def subject_and_body(text: str) -> tuple[str, str]:
     if (sentence := _SENTENCE.match(first)) is not None and columns(sentence[1]) <= _WIDTH:
         return sentence[1], f"{first[sentence.end() :].strip()}\n{rest}".strip()
     return _cut(first), f"{first}\n{rest}".strip()
+
+
+def first_telling(*texts: str) -> str:
+    """The first of some texts that says what was changed; the last one if none does. A model that ends with
+    "Done." says nothing.
+
+    >>> first_telling("Done.", "One line is added.", "the discount is wrong")
+    'One line is added.'
+    """
+    return next((text.strip() for text in texts[:-1] if len(text.split()) >= _LEAST_WORDS), texts[-1])
 
 
 def message(text: str, *more: str, trailers: list[str]) -> str:

@@ -52,6 +52,7 @@ EventKind = Literal[
     "consolidated",
     "checkpoint_saved",
     "sink_failed",
+    "rule_warning",
 ]
 """Kind of an event of the runtime. Turn loops, coding sessions and loops add kinds of their own."""
 KINDS: tuple[str, ...] = get_args(EventKind)

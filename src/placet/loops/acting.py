@@ -14,10 +14,12 @@ import msgspec
 
 from placet.errors import PlacetError, ToolError
 from placet.ir.action import Action
+from placet.ir.call_facts import Recovery
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
 from placet.ir.provenance import joined
 from placet.ir.tool_spec import ToolSchema
+from placet.loops.executors.commit import CommitExecutor
 from placet.loops.executors.executor import Act, Bench, Executor
 from placet.loops.hooks import HOOK
 from placet.loops.hooks import run_hook as run
@@ -54,6 +56,7 @@ def act_of(round: Round) -> Act:
         number=round.number,
         kind=round.spec.kind,
         summary=round.summary,
+        change=round.maker.text if round.maker is not None else "",
         intent=round.spec.intent,
         tree=round.tree,
         base=round.base,
@@ -109,6 +112,8 @@ def executor_tool(
         risk=executor.risk,
     )
     made: Tool = Tool.from_schema(schema, carry_out)
+    if isinstance(executor, CommitExecutor):
+        made.recovery = lambda: Recovery(by="git", command=executor.undo_command(act_of(round())))
     return made
 
 

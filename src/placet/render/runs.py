@@ -38,6 +38,8 @@ class Led(NamedTuple):
 class _Row(NamedTuple):
     run: Data
     depth: int
+    is_last: bool = True
+    """Whether no other run of the same parent follows."""
     left_out: int = 0
     """Instead of the run: how many more it started than are shown."""
 
@@ -93,16 +95,18 @@ def _rows(found: Sequence[Data], most: int | None) -> Iterator[_Row]:
         if parent in hidden or (is_one_of_many and place >= (most or 0)):
             hidden.add(run["run_id"])
             if place == most and parent not in hidden:
-                yield _Row(run, depths[run["run_id"]], below[parent] - place + 1)
+                yield _Row(run, depths[run["run_id"]], left_out=below[parent] - place + 1)
         else:
-            yield _Row(run, depths[run["run_id"]])
+            yield _Row(run, depths[run["run_id"]], is_last=place == below[parent])
 
 
 def _cells(
     row: _Row, led: Mapping[str, Led], width: int | None, now: float, db: str, *, with_folders: bool
 ) -> list[str | Text]:
     run = row.run
-    indent = "  " * row.depth if width is None else "  " * (row.depth - 1) + "└ " if row.depth else ""
+    indent = "  " * row.depth
+    if row.depth and width is not None:
+        indent = "  " * (row.depth - 1) + ("└ " if row.is_last else "├ ")
     if row.left_out:
         # In the first column, which is not cut: somebody copies it.
         said = f"{row.left_out:,} more: placet runs show {clean(run['parent'])}{db}"

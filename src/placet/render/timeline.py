@@ -35,6 +35,7 @@ _MARKED: dict[str, str] = {
     "state_rollback": "rolled_back",
     "workspace_restored": "rolled_back",
     "sink_failed": "failed",
+    "rule_warning": "unknown",
     "turn_failed": "failed",
     "turn_call_refused": "rejected",
     "coding_seal_broken": "failed",

@@ -45,6 +45,8 @@ _URGENCY = {
 }
 _ID_WIDTH = 28
 _TOOL_WIDTH = 24
+_WORD = 11
+"""Columns of the word for how a step stands."""
 _GUIDES = 8
 """Columns that the lines of the tree take before an action."""
 _CALLS_SHOWN = 10
@@ -261,7 +263,9 @@ def _line(step: Step, names: tuple[int, int], now: float | None, width: int, abo
     line.append(_pad(step.id, names[0]), style="bold")
     line.append(f"  {_pad(step.does, names[1])}  ", style="dim")
     word = exit_words(step.exit_code) if step.look == NONZERO else look.word
-    line.append(f"{clean(word, 20):<11}", style=look.style)
+    if len(word) > _WORD:
+        word = word.replace(" code", "")  # "exit 137": the columns behind it stay where they are.
+    line.append(f"{clean(word, 20):<{_WORD}}", style=look.style)
     took = step.duration_ms
     if (
         took is None

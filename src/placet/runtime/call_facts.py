@@ -150,8 +150,8 @@ async def _recovery(
     if x.restores is not None and is_taken_back(tool):
         why = await asyncio.to_thread(x.restores, preview.paths if preview is not None else ())
         return Recovery(by="none", why=why) if why else Recovery(by="snapshot")
-    found = None
-    if recovery is not None:
+    found = tool.recovery() if tool.recovery is not None else None
+    if found is None and recovery is not None:
         try:
             found = await recovery(Effect(tool, confinement, preview))
         except (PlacetError, OSError) as error:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -166,7 +167,7 @@ def checked_output(tool: Tool, value: Any) -> JsonValue:
 class Attempt:
     """One attempt that needs a time limit, a turn or a thread."""
 
-    __slots__ = ("_before", "_limiter", "_tenant", "_tool", "_workers", "begun", "left_behind")
+    __slots__ = ("_before", "_limiter", "_tenant", "_tool", "_workers", "begun", "left_behind", "waited_s")
 
     _tool: Tool
 
@@ -186,6 +187,9 @@ class Attempt:
         """Whether the tool itself has been entered; before, nothing can have happened."""
         self.left_behind = ""
         """What could not be stopped, in words."""
+        self.waited_s = 0.0
+        """Time of the attempt in which the tool itself was not at work: in line for its turn, for a thread,
+        or for the event loop to take over its answer."""
 
     async def run(
         self, tool: Tool, named: dict[str, Any], context: ToolContext | None, timeout_ms: int | None
@@ -198,7 +202,8 @@ class Attempt:
         """
         self._tool = tool
         loop = asyncio.get_running_loop()
-        deadline = None if timeout_ms is None else loop.time() + timeout_ms / 1000
+        began = loop.time()
+        deadline = None if timeout_ms is None else began + timeout_ms / 1000
         if tool.schema.rate_limit is not None:
             try:
                 async with asyncio.timeout_at(deadline):
@@ -212,10 +217,17 @@ class Attempt:
             deadline = None if deadline is None else deadline + loop.time() - since
         if not tool.is_async and (deadline is not None or not tool.cheap):
             # Also a cheap function: only outside our own thread can its time be limited.
-            return await self._enter_thread(named, context, deadline, timeout_ms)
+            own_s = [0.0]
+            try:
+                return await self._enter_thread(named, context, deadline, timeout_ms, own_s)
+            finally:
+                if own_s[0]:
+                    self.waited_s = max(0.0, loop.time() - began - own_s[0])
         if deadline is not None:
             assert timeout_ms is not None
+            self.waited_s = loop.time() - began
             return await self._enter_task(named, context, deadline, timeout_ms)
+        self.waited_s = loop.time() - began
         self.begun = tool.fn is not None
         answer = call(tool, named, context)
         return await answer if tool.is_async else answer
@@ -249,9 +261,18 @@ class Attempt:
         context: ToolContext | None,
         deadline: float | None,
         timeout_ms: int | None,
+        own_s: list[float],
     ) -> Any:
         loop = asyncio.get_running_loop()
-        job = self._workers.submit(loop, lambda: call(self._tool, named, context), deadline=deadline)
+
+        def timed() -> Any:
+            entered = perf_counter()
+            try:
+                return call(self._tool, named, context)
+            finally:
+                own_s[0] = perf_counter() - entered
+
+        job = self._workers.submit(loop, timed, deadline=deadline)
         try:
             left_s = None if deadline is None else max(0.0, deadline - loop.time())
             await asyncio.wait((job.future,), timeout=left_s)

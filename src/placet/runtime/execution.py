@@ -276,7 +276,7 @@ class Execution(Gated):
             else:
                 named = arguments(tool, action.parameters)
                 if tool.is_async:
-                    return self._await_plain(i, action, tool, key, named, now)
+                    return self._await_plain(i, action, tool, key, named)
                 output = checked_output(tool, self._call_plain(i, action, tool, named))
         except KeyboardInterrupt:
             raise
@@ -304,13 +304,13 @@ class Execution(Gated):
         tool: Tool,
         key: CallKey | None,
         named: dict[str, Any],
-        started: float,
     ) -> None:
         """The rest of a first attempt whose tool is a coroutine.
 
         The tool is called here, not before: a task that is stopped before its first step has then called
         nothing.
         """
+        started = self.now()  # Not before: until now it was in line with others.
         try:
             output = checked_output(tool, await self._call_plain(i, action, tool, named))
         except KeyboardInterrupt:
@@ -388,7 +388,7 @@ class Execution(Gated):
                 earlier = failure = failure_of(error).after(earlier)
             else:
                 self.tool_calls += attempt.begun and not called
-                self._complete(i, action, output, tool, key, started, changes)
+                self._complete(i, action, output, tool, key, started + attempt.waited_s, changes)
                 return
             if not self._may_retry(action, number, failure, tool):
                 self._give_up(i, action, failure, number, tool, key, first)

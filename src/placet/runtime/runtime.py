@@ -255,6 +255,8 @@ class Runtime:
         self._sessions = Sessions(time.monotonic)
         self._rule_names: tuple[object, list[NameWarning]] | None = None
         """What is wrong with the names in rules, and of which rules and tools that was found."""
+        self._said_names: set[NameWarning] = set()
+        """Those that the log has."""
         self._turns = Turns()
         self._at_work = AtWork(self._bound_to)
         self._close: Callable[[], None] = _nothing
@@ -466,6 +468,8 @@ class Runtime:
     def set_rate_limit(self, tool: str, limit: tuple[int, float] | None) -> None:
         """Limit how often a tool may start, from now on and in this runtime only. Callers wait.
 
+        An `AgentRunner` that was made before keeps the tools as they were.
+
         Args:
             tool: Name of the tool.
             limit: Number of calls and seconds, such as `(10, 60.0)`. `None`: no limit.
@@ -478,6 +482,9 @@ class Runtime:
 
     def enable_tool_cache(self, tool: str, ttl_s: float | None) -> None:
         """Answer equal calls of a tool from its earlier output, from now on and in this runtime only.
+
+        Callers of one tenant share what is cached. An `AgentRunner` that was made before keeps the tools as
+        they were.
 
         Args:
             tool: Name of the tool, such as `"infer"`. A destructive tool is refused.
@@ -492,7 +499,8 @@ class Runtime:
     @property
     def executor(self) -> ToolExecutor | None:
         """Function that executes the calls of all tools instead of their own functions. May be replaced
-        between runs; a call that has begun ends as it began."""
+        between runs; a call that has begun ends as it began, and an `AgentRunner` that was made before keeps
+        the tools as they were."""
         return self._executor
 
     @executor.setter
@@ -638,6 +646,14 @@ class Runtime:
         more = rule_warnings(of_session.policies, tools) if of_session is not None else []
         return [*self._rule_names[1], *more]
 
+    def _say_rule_warnings(self) -> None:
+        """Record what is wrong with the names in rules, each once."""
+        for each in self.rule_warnings():
+            if each not in self._said_names:
+                self._said_names.add(each)
+                data = {"kind": each.kind, "rule": each.rule, "name": each.name, "nearest": each.nearest}
+                self.events.append("rule_warning", data={**data, "message": each.message})
+
     def _verify(
         self,
         proposal: ProposalLike,
@@ -713,6 +729,8 @@ class Runtime:
         """
         decoded = with_source(decode_proposal(proposal))
         self._check_deps(decoded, deps)
+        if len(self.policies) or self.capabilities is not None:
+            self._say_rule_warnings()
         with self._at_work.one_more():
             await self._check_isolation()
             run = self._run(session, scope, cancel, run_id, budget, deps=deps)

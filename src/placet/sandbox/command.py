@@ -254,7 +254,10 @@ class _Call:
             ToolError: it was never started, or nobody knows how it ended.
         """
         if not self.has_begun:
-            raise ToolError(f"'{self.program}' was not started: what starts commands was killed. Try again.")
+            raise ToolError(
+                f"'{self.program}' was not started: the process that commands are forked from was killed, or "
+                "could not open more files. Try again."
+            )
         report = read_report(bytes(self.report), self._token)
         if report is not None and report.kind in ("folder", "program"):
             raise ToolError(self._not_started(report.kind, report.number, report.words), retry=False)

@@ -43,7 +43,6 @@ ANY = -1
 """The number of a descriptor that may have any."""
 _LOOK_S = 1.0
 """Between two looks at who our parent is, where the kernel does not tell when it ends."""
-_ABOVE = 64
 
 
 def serve(control_fd: int, host: int, codes: dict[str, bytes]) -> NoReturn:
@@ -139,17 +138,26 @@ def _become_keeper(numbers: list[int], given: list[int], prctl: object) -> NoRet
     try:
         os.setsid()
         # All away first: a number that is wanted may be that of another one.
-        above = max(_ABOVE, *numbers) + 1
-        moved = []
-        for number in given:
-            moved.append(fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, above))
-            os.close(number)
+        moved = [_move_away(number, numbers) for number in given]
+        for number in moved:
+            os.set_inheritable(number, False)
         for wanted, number in zip(numbers[2:], moved[2:], strict=True):
             os.dup2(number, wanted)
             os.close(number)
         keep(moved[0], moved[1], prctl)
     finally:
         os._exit(1)
+
+
+def _move_away(number: int, wanted: list[int]) -> int:
+    """The same descriptor under a number that nobody wants: a low one, of which there may be few."""
+    tried = []
+    while number in wanted:
+        tried.append(number)
+        number = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
+    for each in tried:
+        os.close(each)
+    return number
 
 
 def _reap(keepers: set[int]) -> None:

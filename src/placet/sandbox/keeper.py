@@ -166,6 +166,9 @@ class _Keeper:
             self.reason = self._find_reason(poll, wake_fd, parent_fd, deadline, now)
             if self.reason is not None:
                 break
+        if self.reason == "cancel" and os.getppid() == self.parent:
+            # A command could have stopped what we are forked from. If the host is gone, nobody else wakes it.
+            send(os.kill, self.parent, signal.SIGCONT)
         left_behind = 0
         if self.reason is None:
             left_behind = self._settle(wake_fd)

@@ -79,6 +79,7 @@ class Supervisor:
             os.close(code_fd)
         ours.setblocking(False)
         self._socket = ours
+        self._inode = os.fstat(ours.fileno()).st_ino
         self._lock = threading.Lock()
 
     def fork_keeper(
@@ -105,6 +106,8 @@ class Supervisor:
         until = time.monotonic() + _WAIT_S
         with self._lock:
             while True:
+                if not self._is_open():
+                    raise OSError(errno.EBADF, os.strerror(errno.EBADF))
                 try:
                     self._socket.sendmsg([message], rights)
                     return
@@ -119,13 +122,25 @@ class Supervisor:
         self.process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """End it, and with it all commands that still run."""
-        self._socket.close()
+        """End it, and with it all commands that still run. In a fork of the host: only let go of it."""
+        if self._is_open():
+            self._socket.close()
+        else:
+            self._socket.detach()
         if os.getpid() == self.host:
             with suppress(OSError):
                 self.process.kill()
-            with suppress(OSError, ChildProcessError):
+            with suppress(OSError):
                 self.process.wait()
+        else:
+            self.process.returncode = 0  # Not our child, so nothing is left to wait for.
+
+    def _is_open(self) -> bool:
+        """Whether the descriptor is still ours: a host may close numbers that it knows nothing about."""
+        try:
+            return os.fstat(self._socket.fileno()).st_ino == self._inode
+        except OSError:
+            return False
 
 
 _lock = threading.Lock()
@@ -150,8 +165,8 @@ def supervisor(environment: Mapping[str, str], *, instead_of: Supervisor | None 
     with _lock:
         found = _resident.get(key)
         if found is not None and found.host != os.getpid():
-            # This process was forked: that one belongs to the process that we were.
-            _resident.clear()
+            # This process was forked: they belong to the process that we were.
+            _close_all()
             found = None
         if found is not None and (found is instead_of or found.process.poll() is not None):
             found.close()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     # Defaults let `Tool` stand for `Tool[..., Any]`. Only checkers need them, and 3.11's typing lacks them.
     from typing_extensions import ParamSpec, TypeVar
 
-    from placet.ir.call_facts import Confinement, Preview
+    from placet.ir.call_facts import Confinement, Preview, Recovery
 
     P = ParamSpec("P", default=...)
     R = TypeVar("R", default=Any)
@@ -80,6 +80,7 @@ class Tool(Generic[P, R]):
         "may_label",
         "origin",
         "preview",
+        "recovery",
         "schema",
         "takes_object",
         "timeout_ms",
@@ -146,6 +147,8 @@ class Tool(Generic[P, R]):
         self.may_label: bool = False
         """Whether it may label its output itself, with `ToolContext.label_output`: which labels there will be
         is known only when it has run, and `verify` says so."""
+        self.recovery: Callable[[], Recovery | None] | None = None
+        """How a person can undo the next call, for a tool that knows; None leaves that to others."""
         self.trusted = trusted
         """Marked by the user as safe to run outside the sandbox."""
         self.unlogged: frozenset[str] = frozenset()

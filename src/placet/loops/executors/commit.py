@@ -6,6 +6,7 @@ Keep true: the same round makes the same commit and the same branch, however oft
 from __future__ import annotations
 
 import re
+from shlex import join
 from typing import TYPE_CHECKING
 
 from placet.errors import ToolError
@@ -35,6 +36,10 @@ class CommitExecutor:
     def branch_of(self, act: Act) -> str:
         """What the branch is called."""
         return self._branch.format(loop=act.loop, number=act.number, round=act.round)
+
+    def undo_command(self, act: Act) -> str:
+        """The command with which a person undoes it: the branch is new, and nothing else was changed."""
+        return join(["git", "branch", "-D", self.branch_of(act)])
 
     async def dry_run(self, act: Act, bench: Bench) -> str:
         """What would be done, in words."""
@@ -97,11 +102,13 @@ def _with_yours(act: Act) -> str:
 
 
 def _message(act: Act) -> str:
-    """What was changed, as the checker or the maker says; the loop's standing intent only says why."""
-    from placet.coder.commit_message import message
+    """What was changed, as the maker says, else the checker; the loop's standing intent only says why."""
+    from placet.coder.commit_message import first_telling, message
 
     intent = " ".join(clean(act.intent, 400).split())
     why = f"Made by round {act.number} of the loop '{act.loop}': {intent}"
     trailers = [f"Placet-Loop: {act.loop}", f"Placet-Round: {act.round}"]
     trailers += [f"Checked-by: {clean(each, 300)}" for each in act.checks]
-    return message(act.summary.strip() or act.intent, why, trailers=trailers)
+    said = first_telling(act.change, act.summary, act.summary.strip() or act.intent)
+    checked = act.summary if act.summary.strip() != said.strip() else ""
+    return message(said, checked, why, trailers=trailers)

@@ -35,7 +35,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """Kind of act."""
     summary: str
-    """What the change does."""
+    """What came of the round, as the checker or the maker says."""
     intent: str
     """What the loop is for."""
     tree: str
@@ -56,6 +56,8 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict of the checker."""
     key: str = ""
     """Idempotency key; empty in a dry run."""
+    change: str = ""
+    """What the maker says that it changed; empty if it says nothing."""
 
 
 class Bench(NamedTuple):
