@@ -67,6 +67,17 @@ def test_a_question_brings_its_answer_and_nothing_else() -> None:
     assert memory.query_sync("when are builds run?").hits[0].matched == ("build", "run")
 
 
+def test_a_word_that_is_cut_in_the_index_is_found_and_not_shown() -> None:
+    memory = Memory(clock=FakeClock(100.0))
+    word = "abcdefghij" * 12
+    memory.add_sync("key", f"It is {word}", source="test")
+
+    found = memory.query_sync(f"key {word}")
+
+    assert found.hits[0].matched == found.terms == ("key",)
+    assert memory.query_sync(word).hits
+
+
 def test_a_hit_is_explained_by_its_scores() -> None:
     memory = filled(Memory(embedder=Concepts(), clock=FakeClock(100.0)))
 

@@ -8,7 +8,7 @@ Keep true: a term holds no space, quote or ASCII punctuation; SQLite and Postgre
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from unicodedata import category, normalize
 
@@ -66,6 +66,11 @@ def terms_of(text: str) -> list[str]:
             last = run.end()
         found += _kept(word[last:])
     return found[:MOST_TERMS]
+
+
+def whole(terms: Iterable[str]) -> tuple[str, ...]:
+    """Terms that may be shown: one of the greatest length may be the beginning of a longer word."""
+    return tuple(term for term in terms if len(term) < LONGEST_TERM)
 
 
 def _kept(word: str) -> list[str]:

@@ -15,7 +15,7 @@ import msgspec
 
 from placet.ir.to_dict import ToDict
 from placet.ir.tool_spec import Mark
-from placet.memory.analysis import query_terms
+from placet.memory.analysis import query_terms, whole
 from placet.memory.fact import Fact, contradicts
 from placet.memory.scoring import (
     CUT_TEXT,
@@ -162,7 +162,7 @@ class Found:
                 text=text,
                 vector=near,
                 link=link,
-                matched=matched,
+                matched=whole(matched),
                 linked_from=linked_from,
             )
 
@@ -214,7 +214,7 @@ def answer(found: Found, *, limit: int, cut: bool, used_vectors: bool, note: str
     return QueryResult(
         hits=found.explained(chosen),
         left_out=tuple([hit for hit in ranking if hit.fact.id not in taken][:limit]),
-        terms=tuple(found.terms),
+        terms=whole(found.terms),
         used_vectors=used_vectors,
         note=note,
     )
