@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 EVAL_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fmt api docs docs-serve bench eval-calls eval-turns eval-code eval-agents eval-loops eval-flows eval-secrets mutants soak clean
+.PHONY: help setup demo test fmt api docs docs-serve bench eval-calls eval-turns eval-code eval-agents eval-loops eval-flows eval-secrets eval-memory mutants soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,10 +87,14 @@ eval-flows: $(STAMP) ## flow rules on ordinary tasks and injections, without and
 eval-secrets: $(STAMP) ## secrets that are found by name or shape, and harmless text that is taken for one
 	@$(BIN)/python -m evals secrets $(EVAL_ARGS)
 
+eval-memory: $(STAMP) ## paraphrased questions over conversations: is the fact found, and how much else
+	@$(BIN)/python -m tests.servers.local_model
+	@$(BIN)/python -m evals memory $(EVAL_ARGS)
+
 soak: $(STAMP) ## the property, fault and kill tests with twenty times the examples
 	@$(BIN)/python -m tests.servers.postgres
 	@PLACET_SOAK=1 $(BIN)/python -m pytest -q -n auto --timeout 7200 tests/properties tests/faults \
-	    tests/durable tests/attacks tests/examples tests/turns tests/render tests/verify tests/coder tests/agents tests/loops
+	    tests/durable tests/attacks tests/examples tests/turns tests/render tests/verify tests/coder tests/agents tests/loops tests/memory
 
 mutants: $(STAMP) ## break the code in small ways, one at a time; each must turn a test red
 	@$(BIN)/python tests/mutants/run.py "$(ONLY)"

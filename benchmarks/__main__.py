@@ -16,6 +16,7 @@ from benchmarks import (
     inference,
     isolation,
     lifetime,
+    memory,
     policies,
     startup,
     tools,
@@ -41,6 +42,7 @@ SECTIONS = (
     "isolation",
     "inference",
     "turns",
+    "memory",
 )
 
 
@@ -83,6 +85,8 @@ async def measure(options: argparse.Namespace) -> list[Section]:
         sections += await inference.run(clock, say, quick=options.quick)
     if "turns" in wanted:
         sections.append(await turns.run(clock, say, quick=options.quick))
+    if "memory" in wanted:
+        sections.append(await memory.run(say, quick=options.quick))
     return sections
 
 

@@ -7,6 +7,7 @@ import sys
 from evals import agents, calls, loops, secrets, turns
 from evals.code import score
 from evals.flows import score as flows
+from evals.memory import score as memory
 
 EVALS = {
     "calls": calls.main,
@@ -16,6 +17,7 @@ EVALS = {
     "loops": loops.main,
     "flows": flows.main,
     "secrets": secrets.main,
+    "memory": memory.main,
 }
 
 

@@ -42,6 +42,10 @@ _HOME = {
     "Isolation": "placet.sandbox.confinement",
     "Limits": "placet.sandbox.limits",
     "MarkOutput": "placet.policy.flow",
+    "Fact": "placet.memory.fact",
+    "FactScope": "placet.memory.fact",
+    "Memory": "placet.memory.memory",
+    "SqlFacts": "placet.memory.sql",
     "MemoryApprovals": "placet.approvals.memory",
     "MemoryJournal": "placet.durable.memory",
     "Permissions": "placet.policy.permission",
@@ -122,6 +126,9 @@ if TYPE_CHECKING:
     from placet.loops.engine import LoopEngine
     from placet.loops.spec import LoopSpec
     from placet.loops.sql import SqlRounds
+    from placet.memory.fact import Fact, FactScope
+    from placet.memory.memory import Memory
+    from placet.memory.sql import SqlFacts
     from placet.policy.budget import CostBudget
     from placet.policy.calls import Calls
     from placet.policy.capabilities import CapabilitySet
@@ -199,6 +206,8 @@ __all__ = [
     "DenyToolParam",
     "DenyToolParamMatching",
     "EventLog",
+    "Fact",
+    "FactScope",
     "FlowRule",
     "HostFilter",
     "JsonlSink",
@@ -206,6 +215,7 @@ __all__ = [
     "Isolation",
     "Limits",
     "MarkOutput",
+    "Memory",
     "MemoryApprovals",
     "MemoryJournal",
     "Permissions",
@@ -222,6 +232,7 @@ __all__ = [
     "SqlApprovals",
     "SqlCheckpoints",
     "SqlEvents",
+    "SqlFacts",
     "SqlJournal",
     "SqlTrajectories",
     "ToolContext",

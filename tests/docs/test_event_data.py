@@ -21,6 +21,7 @@ from placet import (
     FlowRule,
     Isolation,
     JsonlTrajectories,
+    Memory,
     MemoryApprovals,
     ReplanConfig,
     Reply,
@@ -118,6 +119,7 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     await a_model_leads(log)
     await a_coder_works(log, folder)
     await an_agent_works(log, folder)
+    await memory_is_consolidated(log)
 
     answers = iter(["junk", {"actions": [{"id": "b", "tool": "broken"}]}])
     options = {"tools": tools, "events": log, "replan_config": ReplanConfig(max_replans=2)}
@@ -310,6 +312,12 @@ async def an_agent_works(log: EventLog, folder: Path) -> None:
 
     assert (await runner.run("Work.")).succeeded
     workspace.close()
+
+
+async def memory_is_consolidated(log: EventLog) -> None:
+    plan = {"actions": [{"id": "a", "tool": "memory.consolidate"}]}
+
+    assert (await Runtime(events=log, memory=Memory()).execute(plan)).outcome == "succeeded"
 
 
 @pytest.fixture

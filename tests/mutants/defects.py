@@ -1673,4 +1673,40 @@ DEFECTS: tuple[Defect, ...] = (
         "        if end > max(begin, lead) and used + blank + size > 2 * width:\n            found",
         ("tests/render/test_wrapping.py",),
     ),
+    # Memory
+    Defect(
+        "memory: facts of another tenant are found",
+        "memory/tables.py",
+        """parts = ["f.tenant = ?",""",
+        """parts = ["? IS NOT NULL",""",
+        ("tests/memory/test_stores.py", "tests/memory/test_reference.py"),
+    ),
+    Defect(
+        "memory: a superseded fact is still returned",
+        "memory/fact.py",
+        "        and (fact.invalidated is None or at < fact.invalidated)\n",
+        "",
+        ("tests/memory/test_memory.py", "tests/memory/test_stores.py"),
+    ),
+    Defect(
+        "memory: a fact from untrusted text loses its label",
+        "memory/tools.py",
+        "labels=sorted({*labels, *context.labels_of()})",
+        "labels=sorted(labels)",
+        ("tests/memory/test_tools.py",),
+    ),
+    Defect(
+        "memory: what is recalled from untrusted facts is not labelled",
+        "memory/context.py",
+        "    return dict.fromkeys(labels, (_STEP,))",
+        "    return {}",
+        ("tests/memory/test_tools.py", "tests/memory/test_turns.py"),
+    ),
+    Defect(
+        "memory: what memory adds to a message counts as typed",
+        "memory/conversing.py",
+        'SourcedText(context.text, "program", ',
+        'SourcedText(context.text, "person", ',
+        ("tests/memory/test_turns.py",),
+    ),
 )

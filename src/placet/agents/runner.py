@@ -38,6 +38,7 @@ from placet.turns.calls import Offer
 from placet.turns.ending import Watch
 from placet.turns.leading import say_started, turns_so_far
 from placet.turns.loop import TurnLoop
+from placet.turns.memory import turn_memory
 from placet.turns.on_budget import OnBudget
 from placet.turns.stopping import in_time
 
@@ -121,6 +122,8 @@ class AgentRunner:
                 f"Agent '{spec.id}' has a goal, whose check is a command. Say where it runs and how it is "
                 "kept in: AgentRunner(..., workspace=Workspace(folder), isolation=Isolation('process'))."
             )
+        if spec.memory:
+            turn_memory(runtime, f"Agent '{spec.id}'")
         self.spec = spec
         """The agent."""
         self.model: Model = model_given(model, "AgentRunner")
@@ -341,6 +344,7 @@ class AgentRunner:
             spill=self._spill,
             watch=watch,
             unrecorded=partial(_unrecorded, agent_of(run.about.context), run.parent),
+            memory=turn_memory(self.runtime, f"Agent '{spec.id}'") if spec.memory else None,
         )
         return Course(run, loop, spec, cancel, self._workspace, self._isolation, self.missing, budget)
 

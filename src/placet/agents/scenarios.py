@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from placet.agents.expectations import unmet, unmet_check, unmet_regex
 from placet.agents.report import SHOWN, Report, ScenarioReport, Trial, tokens_of
 from placet.agents.result import AgentResult
@@ -184,7 +186,8 @@ class Trying:
         runner = AgentRunner(
             runtime,
             self.model,
-            spec,
+            # What a memory holds differs from day to day, and so would the trial.
+            msgspec.structs.replace(spec, memory=False),
             posture=posture,
             workspace=workspace,
             isolation=self.isolation,

@@ -140,6 +140,8 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
    """
     limits: AgentLimits = AgentLimits()
     """Limits of each run."""
+    memory: bool = False
+    """Give the agent, with each message, what the runtime's memory holds about it."""
     enabled: bool = True
     """`False`: it is not run, and `placet ask` does not find it."""
     scenarios: tuple[Scenario, ...] = ()

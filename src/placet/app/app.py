@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from placet.loops.timetable_sql import SqlTimetable
     from placet.redaction import Redactor
     from placet.runtime.asking import Person
+    from placet.runtime.attached_memory import AttachedMemory
     from placet.runtime.journal import RunRecord
     from placet.runtime.runtime import Runtime
     from placet.runtime.schedule import Schedule
@@ -267,6 +268,7 @@ class App:
         confined: Isolation,
         sealed: Sequence[str] = (),
         trusted: Iterable[str] = (),
+        uses_memory: bool = False,
     ) -> None:
         self.runtime = runtime
         self.sink = sink
@@ -287,6 +289,8 @@ class App:
         """The models as they are if the person names one; raises what `attach` of `app.models` raises."""
         self.confined = confined
         """How commands are kept in."""
+        self.uses_memory = uses_memory
+        """Whether assistants get what memory holds about each message."""
         self.sealed = sealed
         """Files that the run was started with, which no snapshot touches."""
         self.unknown_trusted = sorted(name for name in trusted if name not in runtime.tools)
@@ -386,6 +390,7 @@ def open_app(
     person: Person | None = None,
     record: str | None = None,
     kept: Mapping[str, JsonValue] | None = None,
+    memory: bool = False,
 ) -> Iterator[App]:
     """A runtime made from files, closed afterwards; with a database, one whose runs can be resumed.
 
@@ -399,7 +404,8 @@ def open_app(
 
     `model` is who answers, whatever the settings say. A `person` can be asked right here. Whoever leads the
     runs records them in `record`, which no tool reads or writes. `kept` is kept with each run besides what it
-    takes to set up the same again.
+    takes to set up the same again. With `memory` the runtime has the memory of the database, also where the
+    settings do not ask for it; without a database, an empty one.
 
     Raises:
         InputError: one of the files cannot be used, or the folder is not trusted and wants to be.
@@ -478,6 +484,15 @@ def open_app(
         events = EventLog(redactor=redactor)
         if records is not None:
             events.add_sink(records.events)
+        attached_memory: AttachedMemory | None = None
+        if records is not None and (memory or rules.memory):
+            from placet.app.memory import memory_of
+
+            attached_memory = memory_of(records, start=here)
+        elif memory:
+            from placet.memory.memory import Memory
+
+            attached_memory = Memory()  # Nothing is kept, so it lasts as long as this process.
         ledger: ApprovalLedger | None = records.approvals if records is not None else None
         if asking.only_on_paper:
             ledger = MemoryApprovals()
@@ -501,6 +516,7 @@ def open_app(
             workspace=place if workspace is not None and binds else None,
             snapshots=snapshots_but(sealed) if workspace is not None and binds else None,
             model=attached.models,
+            memory=attached_memory,
         )
         runtime.recovery = FolderRecovery(place)
         runtime.tools.hints.update(attached.hints)
@@ -523,6 +539,7 @@ def open_app(
             confined=confined,
             sealed=sealed,
             trusted=rules.trusted_tools,
+            uses_memory=rules.memory and attached_memory is not None,
         )
         stack.callback(app.close)
         if log is not None:

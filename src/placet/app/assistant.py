@@ -76,6 +76,7 @@ def make_assistant(
         posture=posture,
         limits=limits,
         spill=app.spill,
+        memory=app.uses_memory,
     )
 
 

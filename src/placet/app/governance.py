@@ -123,6 +123,8 @@ class Governance:
     """Which hosts commands may speak to, where the person says so."""
     command_host_names: Sequence[str] = ()
     """The same, as they are written."""
+    memory: bool = False
+    """Whether runs have a memory, where the person says so."""
     trusted_tools: Sequence[str] = ()
     """Tools that the person trusts, though they are outside of every sandbox."""
     models: ModelSettings | None = None
@@ -181,6 +183,7 @@ def gather(
             command_host_names=mine.command_host_names,
             trusted_tools=mine.trusted_tools,
             models=mine.models,
+            memory=mine.memory,
         )
     nearest = projects[0]
     settings = nearest.settings
@@ -210,6 +213,7 @@ def gather(
         command_host_names=mine.command_host_names,
         trusted_tools=mine.trusted_tools,
         models=mine.models,
+        memory=mine.memory,
     )
 
 

@@ -19,13 +19,16 @@
     hosts = ["pypi.org"]          # a person's: what commands may speak to
     trusted_tools = ["deploy"]    # a person's: offered under "process" although they run outside
 
+    memory = true                 # a person's: assistants get what memory holds about each message
+
     [models]                      # a person's: who answers; see model_settings.py
     default = "anthropic:claude-sonnet-5-5"
 
 Keep true:
 1. Every key is known and every value means something, or the whole file is refused, with file, key and fix.
 2. What a file leaves out stays as it was: it is never taken for a wish.
-3. A project names no hosts, trusts no tools and chooses no models: that is a person's to say.
+3. A project names no hosts, trusts no tools, chooses no models and switches no memory on: that is a person's
+   to say.
 """
 
 from __future__ import annotations
@@ -87,6 +90,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Tools that may run although they are outside of every sandbox."""
     models: ModelSettings | None = None
     """Who answers what is asked of models."""
+    memory: bool = False
+    """Whether runs have a memory, and assistants get what it holds."""
 
     @property
     def has_permissions(self) -> bool:
@@ -111,7 +116,7 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
     file = TomlFile(str(path), "Settings file")
     document = read_toml(file, data)
     known = ["tools" if of_project else "http", "permissions", "isolation"]
-    known += [] if of_project else ["models"]
+    known += [] if of_project else ["models", "memory"]
     for key in document:
         if key == "http" and of_project:
             fix = "Which hosts may be spoken to is yours to say: put it into your own settings.toml."
@@ -119,6 +124,9 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
         if key == "models" and of_project:
             fix = "Who reads your data is yours to say: put it into your own settings.toml."
             file.fail("a project's settings may not choose models", "models", fix)
+        if key == "memory" and of_project:
+            fix = "What is stored about you is yours to say: put it into your own settings.toml."
+            file.fail("a project's settings may not switch memory on", "memory", fix)
         if key == "tools" and not of_project:
             fix = "Put it into the .placet folder of a project, or name the file with --tools."
             file.fail("only a project's settings may name tools", "tools", fix)
@@ -126,7 +134,10 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
             file.unknown(key, known, key, "the settings")
     tools = _tools(file, document["tools"]) if "tools" in document else None
     hosts = _hosts(file, document["http"]) if "http" in document else None
-    settings = Settings(tools=tools, hosts=hosts)
+    memory = document.get("memory", False)
+    if not isinstance(memory, bool):
+        file.fail("expected true or false", "memory", "Write memory = true.")
+    settings = Settings(tools=tools, hosts=hosts, memory=memory)
     if "models" in document:
         from placet.app.model_settings import parse_models
 

@@ -47,9 +47,11 @@ from placet.turns.calls import Offer
 from placet.turns.ending import Ending, Event, Watch
 from placet.turns.leading import end, ending_of, say_started
 from placet.turns.limits import TurnLimits
-from placet.turns.loop import TurnLoop, plain_text
+from placet.turns.loop import TurnLoop
+from placet.turns.memory import SEARCH, turn_memory
 from placet.turns.output import OutputType
 from placet.turns.stopping import linked
+from placet.turns.told import plain_text
 from placet.turns.watching import watched
 
 if TYPE_CHECKING:
@@ -113,6 +115,7 @@ class Assistant(Generic[OutputT]):
         failures: int = 1,
         spill: Spill | None = None,
         nobody: str = UNASKED,
+        memory: bool = False,
     ) -> None:
         """Whether a call needs approval is decided in this order: `approval_policy`, `gated_tools`, then the
         tier of the call by `posture` or the runtime's permissions. A policy of the runtime that denies wins
@@ -140,6 +143,8 @@ class Assistant(Generic[OutputT]):
             failures: How many times in a row the model may give no answer before the run ends.
             spill: Folder for results that are too long for a model.
             nobody: Message to the model about a call that needs approval, if there is nobody to ask.
+            memory: Give the model, with each message, what the runtime's memory holds about it; and offer
+                `conversation.search`, which finds messages that were left out to make room.
 
         Raises:
             UsageError: the runtime does not have a named tool, or an argument is not a runtime, a model or a
@@ -163,6 +168,9 @@ class Assistant(Generic[OutputT]):
             raise UsageError("Assistant(failures=...) must be at least 1.")
         self._failures = failures
         self._spill = spill
+        self._memory = memory
+        if memory:
+            turn_memory(runtime, "Assistant(memory=True)")
         self._consent = Consent(
             approval_policy,
             frozenset(names_of_tools(runtime.tools, "gated_tools", gated_tools)),
@@ -683,7 +691,8 @@ class Assistant(Generic[OutputT]):
         """Return the names of the tools that the model is offered."""
         if self._tools is not None:
             return self._tools
-        return [each.name for each in self.runtime.tools if _MODEL_LABEL not in each.schema.labels]
+        named = [each.name for each in self.runtime.tools if _MODEL_LABEL not in each.schema.labels]
+        return named if self._memory else [name for name in named if name != SEARCH]
 
     def _kept(self, *, is_chat: bool) -> Kept:
         return Kept(
@@ -694,6 +703,7 @@ class Assistant(Generic[OutputT]):
             model=str(getattr(self.model, "name", "")),
             posture=self._consent.posture or (UNTOLD if self.runtime.permissions is None else None),
             gated=sorted(self._consent.gated),
+            memory=self._memory,
             has_policy=self._consent.policy is not None,
         )
 
@@ -731,6 +741,7 @@ class Assistant(Generic[OutputT]):
             watch=watch,
             before_effect=before_effect,
             unrecorded=typed,
+            memory=turn_memory(self.runtime, "The run") if kept.memory else None,
         )
 
 

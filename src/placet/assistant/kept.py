@@ -40,6 +40,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """JSON Schema of the type that the answer is to have, if there was one."""
     posture: Posture | None = None
     """None where the permissions of the runtime held."""
+    memory: bool = False
+    """Whether each message comes with what memory holds about it."""
     gated: Sequence[str] = ()
     has_policy: bool = False
     """An approval policy was asked first."""

@@ -126,6 +126,7 @@ def run(
         db=db,
         wait=wait,
         as_json=as_json,
+        memory=spec.memory,
     ) as (app, view):
         runner = make_runner(app, spec, yes_to=yes_to, has_permissions=permissions is not None)
         store = app.records.agents if app.records is not None else None

@@ -103,6 +103,7 @@ def go_on(
         log=log,
         wait=wait,
         as_json=as_json,
+        memory=agent.spec.memory if agent is not None else kept_of(record.proposal).memory,
     ) as (app, view):
         if agent is not None:
             return _go_on_with_agent(

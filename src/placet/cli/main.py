@@ -33,6 +33,7 @@ from placet.cli.log import log
 from placet.cli.loop import loop
 from placet.cli.mcp import mcp
 from placet.cli.mcp_serve import serve
+from placet.cli.memory import memory
 from placet.cli.model import model
 from placet.cli.output import Output, OutputLost, open_standard_streams
 from placet.cli.policy import policy
@@ -88,6 +89,7 @@ for _command in (
         graph,
         explain,
         log,
+        memory,
         tools,
         model,
         mcp,

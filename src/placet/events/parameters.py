@@ -23,6 +23,8 @@ MOST = 40
 """Parameters of one call."""
 SECRET = "(secret)"
 """In the place of a value that is marked as secret."""
+UNLOGGED = "(not logged)"
+"""In the place of a value that its tool keeps out of the log: what is in a log cannot be forgotten."""
 
 _LONGEST_NAME = 200
 _REST = "…"

@@ -15,7 +15,8 @@ Keep true:
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -65,10 +66,17 @@ NOT_OFFERED = {
 """Names that a plan may expect, and why they are not there."""
 
 
-def inference_tools(model: Model) -> list[Tool]:
-    """The tools that ask `model`: embed where it makes vectors, the others where it answers."""
+Ground: TypeAlias = Callable[[str, ToolContext], Awaitable[str]]
+"""Returns what a model should know for a prompt, from memory."""
+
+
+def inference_tools(model: Model, *, ground: Ground | None = None) -> list[Tool]:
+    """The tools that ask `model`: embed where it makes vectors, the others where it answers; `infer.grounded`
+    where there is something to `ground` it in."""
     names = _names(model)
     made = [_naming_only(names, _infer(model)), _classify(model)] if names else []
+    if made and ground is not None:
+        made.append(_naming_only(names, _grounded(made[0], ground)))
     if makes_vectors(model):
         made.append(_embed(model))
     if isinstance(model, Transcriber):
@@ -147,6 +155,55 @@ def _infer(attached: Model) -> Tool:
         return answer
 
     return infer
+
+
+def _grounded(infer: Tool, ground: Ground) -> Tool:
+    @tool(name="infer.grounded", risk="read_only", labels=["model"])
+    async def grounded(
+        prompt: str,
+        call: ToolContext,
+        context: str = "",
+        system: str = "",
+        schema: dict[str, JsonValue] | None = None,
+        max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None,
+        temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] = 0.0,
+        thinking: Thinking | None = None,
+        task: Task = "chat",
+        prefer: Prefer = "quality",
+        model: str | None = None,
+    ) -> dict[str, JsonValue]:
+        """Ask the model that is attached, together with what memory holds about the question.
+
+        Args:
+            prompt: What to ask; memory is searched for it.
+            context: What else the model should know for it; what memory holds follows it.
+            system: What holds for the whole answer, such as a style.
+            schema: JSON Schema that the answer has to fit; it then stands in data.
+            max_tokens: The longest answer.
+            temperature: 0 gives the likeliest answer.
+            thinking: How much to reason before answering, where the model can.
+            task: What it is about; picks the model where several are set up.
+            prefer: Quality or speed, where several are set up.
+            model: A certain one of the models that are set up; nobody else answers then.
+        """
+        known = await ground(prompt, call)
+        answer: dict[str, JsonValue] = await infer(
+            prompt=prompt,
+            call=call,
+            context="\n\n".join(text for text in (context, known) if text),
+            system=system,
+            schema=schema,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            thinking=thinking,
+            task=task,
+            prefer=prefer,
+            model=model,
+        )
+        return answer
+
+    grounded.may_label = True  # As the facts are labelled that are found.
+    return grounded
 
 
 def _classify(model: Model) -> Tool:

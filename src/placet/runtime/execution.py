@@ -18,7 +18,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from placet.events.parameters import logged_parameters
+from placet.events.parameters import UNLOGGED, logged_parameters
 from placet.ir.action import Action
 from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue, copy_json
@@ -408,6 +408,9 @@ class Execution(Gated):
             inflow = self.inflow(i)
             secret = {name for name in action.parameters if "secret" in inflow.at(name)}
             given = logged_parameters(action.parameters, self._redactor, secret)
+        tool = self.tools[i]
+        if tool is not None and tool.unlogged:
+            given |= {name: UNLOGGED for name in given if name in tool.unlogged}
         return {"attempt": number, "tool": action.tool, "parameters": given}
 
     def _redactor(self) -> Redactor:
@@ -427,6 +430,7 @@ class Execution(Gated):
             action_id=action.id,
             run_id=self.run.run_id,
             tenant=self.run.tenant,
+            caller=self.run.caller,
             cancel=self.run.cancel or Cancel(),
             deps=self.run.deps,
             idempotency_key=f"{self.run.run_id}-{self.key(i)}",

@@ -83,6 +83,16 @@ class OpenRun(Plans):
         return self._info.run_id
 
     @property
+    def tenant(self) -> str | None:
+        """Tenant of the run."""
+        return self._info.tenant
+
+    @property
+    def caller(self) -> str | None:
+        """The agent or user on whose behalf the run acts."""
+        return self._info.caller
+
+    @property
     def told(self) -> Sequence[msgspec.Raw]:
         """The entries that `tell` recorded before the run was interrupted, in order."""
         return self._kept.replay.told

@@ -35,6 +35,7 @@ from placet.policy.permission import CallByCall, Permissions, Posture, permissio
 from placet.runtime import checkpoint as checkpoints
 from placet.runtime.asking import Desk, Person
 from placet.runtime.at_work import AtWork
+from placet.runtime.attached_memory import NOT_ATTACHED, AttachedMemory
 from placet.runtime.binding import binding_of
 from placet.runtime.call_facts import RecoveryOf
 from placet.runtime.candidates import first_success, not_run
@@ -128,6 +129,7 @@ class Runtime:
         model: ModelLike | None = None,
         deps: Any = None,
         mcp: Iterable[McpTools] = (),
+        memory: AttachedMemory | None = None,
     ) -> None:
         """A state store, an event log and a policy set may be shared between runtimes of one event loop.
 
@@ -177,6 +179,8 @@ class Runtime:
                 asked for their tools; this waits until all have answered, so in an event loop create the
                 runtime with `await asyncio.to_thread(...)`, or before. Close the runtime to end them: use it
                 with `with` or `async with`, or call `close`.
+            memory: Facts that plans can store with `remember` and find with `recall`: a `Memory`. With a
+                `model`, plans can also call `infer.grounded`. `memory.trust` always needs an approval.
 
         Raises:
             DuplicateTool: two of `tools`, or two of `builtin`, have one name.
@@ -262,8 +266,11 @@ class Runtime:
             self._add_tool(made)
         for made in tools_given(builtin, "builtin"):
             self._add_tool(made, builtin=True)
+        self.memory: AttachedMemory | None = memory
+        """The memory, or `None`."""
         if model is not None:
             self._attach(model)
+        self._attach_memory(memory)
         if not isinstance(policies, PolicySet):
             for policy in listed(policies, "policies", "Runtime(policies=[DenyTool(...)])"):
                 if isinstance(policy, tuple):
@@ -383,6 +390,7 @@ class Runtime:
         made._services = self._services._replace(tools=made.tools)
         made._settings = self._settings._replace(replan=None, binding=None)
         made._isolation = self._isolation
+        made.memory = self.memory
         return made
 
     @property
@@ -433,9 +441,20 @@ class Runtime:
         from placet.inference.named import model_given
         from placet.inference.tools import NOT_OFFERED, inference_tools
 
-        for made in inference_tools(model_given(model, "Runtime")):
+        ground = self.memory.ground if self.memory is not None else None
+        for made in inference_tools(model_given(model, "Runtime"), ground=ground):
             self._add_tool(made, builtin=True)
         self.tools.hints.update(NOT_OFFERED)
+
+    def _attach_memory(self, memory: AttachedMemory | None) -> None:
+        if memory is None:
+            self.tools.hints.update(NOT_ATTACHED)
+            return
+        for made in memory.runtime_tools(self.events):
+            self._add_tool(made, builtin=True)
+        for name, rule in memory.runtime_rules():
+            if name not in self.policies.names():
+                self.policies.add(name, rule)
 
     async def _check_isolation(self) -> None:
         if self._isolation is not None:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
-Value: TypeAlias = str | int | float | None
+Value: TypeAlias = str | int | float | bytes | None
 Rows: TypeAlias = list[tuple[Any, ...]]
 Dialect: TypeAlias = Literal["sqlite", "postgres"]
 

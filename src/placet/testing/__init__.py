@@ -3,6 +3,7 @@
 from placet.testing.agent_scenarios import agent_scenarios
 from placet.testing.clock import FakeClock
 from placet.testing.event_store import event_store_suite
+from placet.testing.fact_store import fact_store_suite
 from placet.testing.journal import journal_suite
 from placet.testing.network import NetworkGuard, NetworkRefused, no_network
 from placet.testing.plan import action, proposal
@@ -17,6 +18,7 @@ __all__ = [
     "action",
     "agent_scenarios",
     "event_store_suite",
+    "fact_store_suite",
     "journal_suite",
     "no_network",
     "proposal",

@@ -144,6 +144,8 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True, kw_only=True, eq=
     """Id of the run."""
     tenant: str | None = None
     """Tenant of the run."""
+    caller: str | None = None
+    """The agent or user on whose behalf the run acts; `Scope.caller_id`."""
     cancel: Cancel = msgspec.field(default_factory=Cancel)
     """Request to stop; check it, or subscribe to it, in long work."""
     deps: DepsT = None  # type: ignore[assignment]

@@ -85,6 +85,7 @@ class Tool(Generic[P, R]):
         "takes_object",
         "timeout_ms",
         "trusted",
+        "unlogged",
         "validate",
         "validate_returns",
     )
@@ -150,6 +151,8 @@ class Tool(Generic[P, R]):
         """How a person can undo the next call, for a tool that knows; None leaves that to others."""
         self.trusted = trusted
         """Marked by the user as safe to run outside the sandbox."""
+        self.unlogged: frozenset[str] = frozenset()
+        """Parameters whose values stay out of the log. If there are any, so does the output."""
         self._reserved = reserved
         """A name that no caller may use although the schema would let it: the context's keyword."""
         self._bind_can_refuse = bind_can_refuse

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import UNSET
 
-from placet.events.parameters import LONGEST, SECRET
+from placet.events.parameters import LONGEST, SECRET, UNLOGGED
 from placet.inference.messages import Assistant, ToolResult, User
 from placet.inference.model import Model, Result
 from placet.ir.result import ExitCode, Status, Waiting
@@ -224,7 +224,7 @@ class Acting(Asking):
                     "turn": self._turn,
                     "tool": asked.call.name,
                     "status": action.status,
-                    "text": SECRET if "secret" in acted.marks else self._run.brief(text, LONGEST),
+                    "text": self._logged_result(asked, text, acted.marks),
                 },
                 asked.action_id,
             )
@@ -238,6 +238,11 @@ class Acting(Asking):
             halt = self._halt() or Halt("budget", "the limit on tool calls was reached")
         answer = self._run.take_answer(asked.number)
         return CallCame(asked, text, action.status, acted.marks, halt, action.exit_code, answer)
+
+    def _logged_result(self, asked: Asked, text: str, marks: Marks) -> str:
+        if not self._offer.is_logged(asked):
+            return UNLOGGED
+        return SECRET if "secret" in marks else self._run.brief(text, LONGEST)
 
     def _leave(self, group: Sequence[Asked], why: str, words: str = _SKIPPED) -> None:
         """Answer calls that are not made."""

@@ -112,6 +112,11 @@ class Offer(NamedTuple):
         tool = self.tools.get(asked.call.name)
         return tool is not None and tool.schema.risk == "read_only"
 
+    def is_logged(self, asked: Asked) -> bool:
+        """Whether the log may hold what came of the call."""
+        tool = self.tools.get(asked.call.name)
+        return tool is None or not tool.unlogged
+
     def may_stay_open(self, asked: Asked) -> bool:
         """Whether it may not be known, after a crash, what became of the call."""
         tool = self.tools.get(asked.call.name)

@@ -7,7 +7,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from placet.inference.messages import Message, User
 from placet.inference.usage import Usage
@@ -35,6 +35,8 @@ class Conversation:
         """How many tokens the provider counts for one of ours."""
         self._heard: User | None = None
         """The newest message of a person."""
+        self.on_message: Callable[[Message], None] | None = None
+        """Gets each message that is added; it stays known there when it is left out here."""
         self._left = 0
         """What the last shortening has left; 0 if there was none."""
         self._room: float | None = None
@@ -51,6 +53,8 @@ class Conversation:
         self.messages.append(message)
         self._sizes.append(size)
         self._total += size
+        if self.on_message is not None:
+            self.on_message(message)
 
     def hear(self, message: User) -> None:
         """One more, of a person: until the next one it stays, whatever has to go."""

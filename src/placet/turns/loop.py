@@ -11,6 +11,7 @@ Keep true:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,11 +25,11 @@ from placet.errors import (
     RunError,
     StorageError,
 )
-from placet.inference.messages import Text as TextPart
-from placet.inference.messages import User
+from placet.inference.messages import Message, User
 from placet.inference.model import Intent, Model, Result
 from placet.ir.provenance import UNRECORDED, Provenance
 from placet.ir.tool_spec import ToolSchema
+from placet.policy.marks import labels_from
 from placet.runtime.calls import words_of
 from placet.safe_text import clean
 from placet.turns.acting import Acting
@@ -37,9 +38,10 @@ from placet.turns.calls import Offer
 from placet.turns.conversation import Conversation
 from placet.turns.ending import OUTCOMES, Done, Ending, Watch
 from placet.turns.limits import TurnLimits
+from placet.turns.memory import TurnMemory, with_recalled
 from placet.turns.output import OutputType, OutputUnfit
 from placet.turns.repetition import Repetition
-from placet.turns.told import Ended, Failed, Said
+from placet.turns.told import Ended, Failed, Said, plain_text
 
 if TYPE_CHECKING:
     from placet.runtime.open_run import OpenRun
@@ -71,9 +73,11 @@ class TurnLoop(Acting):
         spill: Spill | None = None,
         watch: Watch | None = None,
         before_effect: Callable[[], Awaitable[None]] | None = None,
+        memory: TurnMemory | None = None,
         unrecorded: Callable[[str], Provenance] | None = None,
     ) -> None:
-        """`cancel` is that of the run. `failures` is how often in a row the model may give no answer, and
+        """`memory` is asked what the model should know for each message, and gets to know what was said.
+        `cancel` is that of the run. `failures` is how often in a row the model may give no answer, and
         `failed` how often it just did, asked by somebody else. Of a run that was taken up again,
         `go_on` brings the loop to where it stood. `before_effect` is awaited before each call that may change
         something. `unrecorded` says who wrote a message of which the journal does not say it, from before
@@ -94,6 +98,9 @@ class TurnLoop(Acting):
         )
         super().__init__(run, model, terms)
         self._unrecorded = unrecorded
+        self._memory = memory
+        if memory is not None:
+            self._conversation.on_message = partial(self._note_message, memory)
         self.endings: list[Ending] = []
         """What came of each message so far, also of those from before the run was taken up again."""
         self._begin()
@@ -151,8 +158,17 @@ class TurnLoop(Acting):
         Raises:
             RunHeld: the run is another's by now.
         """
+        asked = plain_text(message)
+        if self._memory is not None:
+            # At the end of the conversation: its beginning stays as providers have it.
+            recalled = await self._memory.recall(self._run, asked)
+            message, provenance = with_recalled(message, provenance, recalled)
+        return await self._say(message, provenance, asked)
+
+    async def _say(self, message: User, provenance: Provenance, asked: str) -> Ending:
+        """`asked` is the text of the message without what memory has added."""
         self._tell(Said(message, provenance))
-        self._emit("turn_asked", {"text": self._run.brief(plain_text(message), LOGGED)})
+        self._emit("turn_asked", {"text": self._run.brief(asked, LOGGED)})
         self.endings.append(await self._exchange(message, provenance))
         return self.endings[-1]
 
@@ -165,6 +181,9 @@ class TurnLoop(Acting):
                 ending = await self._exchange(note.message, self._provenance_of(note))
                 self.endings.append(ending)
         return ending
+
+    def _note_message(self, memory: TurnMemory, message: Message) -> None:
+        memory.note_message(self._run, message, labels_from(self._reading.marks))
 
     def _provenance_of(self, note: Said) -> Provenance:
         if note.provenance is not None:
@@ -330,8 +349,3 @@ class TurnLoop(Acting):
             output=self._value if halt.status == "success" else None,
             labels=self._reading.labels(self._fresh),
         )
-
-
-def plain_text(message: User) -> str:
-    """The text of a message, without pictures."""
-    return "\n".join(part.text for part in message.parts if isinstance(part, TextPart))

@@ -265,15 +265,10 @@ class RecordedLoop(TurnLoop):
 
     # What comes from outside
 
-    async def say(self, message: User, provenance: Provenance) -> Ending:
-        """As any loop.
-
-        Raises:
-            InputError: the recording cannot be written.
-        """
+    async def _say(self, message: User, provenance: Provenance, asked: str) -> Ending:
         self._open()
         self._record.tell(run_lines.Said(message=message))
-        return await super().say(message, provenance)
+        return await super()._say(message, provenance, asked)
 
     async def go_on(self) -> Ending | None:
         """As any loop.

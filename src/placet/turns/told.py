@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from placet.errors import UsageError
-from placet.inference.messages import User
+from placet.inference.messages import Text, User
 from placet.inference.model import Result
 from placet.ir.provenance import Provenance
 from placet.turns.ending import Ending
@@ -72,3 +72,8 @@ def read(notes: Iterable[msgspec.Raw]) -> deque[Told]:
             "What this run told its journal cannot be read here: it was led by something else, or by another "
             "version of Placet."
         ) from None
+
+
+def plain_text(message: User) -> str:
+    """The text of a message, without pictures."""
+    return "\n".join(part.text for part in message.parts if isinstance(part, Text))

@@ -1,0 +1,1 @@
+"""How well facts are found again: paraphrased questions, distractors and stale facts."""

@@ -1,0 +1,1 @@
+"""Facts that stay true: stored with their source and their times, found again, and explained."""

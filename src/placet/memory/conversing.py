@@ -1,0 +1,52 @@
+"""A memory in the turn loop: what the model should know for each message of a person.
+
+Keep true:
+1. What memory adds stands at the end of the message, in a part of its own.
+2. A memory that cannot be read ends no run: the message goes without it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from placet.errors import PlacetError
+from placet.inference.messages import Message
+from placet.ir.provenance import Labels, SourcedText
+from placet.memory.context import labels_from_memory
+
+if TYPE_CHECKING:
+    from placet.memory.memory import Memory
+    from placet.runtime.open_run import OpenRun
+
+_log = logging.getLogger(__name__)
+
+
+class ConversationMemory:
+    """What a turn loop asks of a memory."""
+
+    def __init__(self, memory: Memory, budget_tokens: int) -> None:
+        self._memory = memory
+        self._budget_tokens = budget_tokens
+
+    async def recall(self, run: OpenRun, asked: str) -> SourcedText | None:
+        """What the model should know for a message with this text; None if there is nothing."""
+        memory = self._memory
+        try:
+            context = await memory.build_context(
+                asked,
+                self._budget_tokens,
+                tenant=run.tenant,
+                scope=replace(memory.scope, agent=run.caller or memory.scope.agent),
+            )
+            await memory.note_recalled(run.run_id, context.ids, tenant=run.tenant)
+        except PlacetError as error:
+            _log.warning("Memory cannot be read, and the message goes without it: %s", error)
+            return None
+        return SourcedText(context.text, "program", labels_from_memory(context.labels))
+
+    def note_message(self, run: OpenRun, message: Message, labels: Labels) -> None:
+        """A message was added to the conversation of a run."""
+        self._memory.conversations.add(run.run_id, message, labels)

@@ -1,0 +1,92 @@
+"""Facts in memory, SQLite and Postgres keep the same promises; those on disk also between processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from placet.memory.in_memory import MemoryFacts
+from placet.memory.sql import SqlFacts, has_memory
+from placet.memory.store import FactStore
+from placet.storage.database import Database
+from placet.storage.location import open_database
+from placet.testing.fact_store import Check, at, fact_store_suite, found, make_fact
+from tests.storage.children import ask
+
+TABLES = ("memory_facts", "memory_text", "memory_vectors", "memory_recalled", "memory_tenants")
+
+
+@pytest.mark.parametrize("check", fact_store_suite, ids=lambda check: check.__name__)
+def test_memory_keeps_the_promise(check: Check) -> None:
+    check(MemoryFacts)
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    with open_database(database_url) as opened:
+        yield opened
+
+
+def test_a_database_keeps_every_promise(database: Database) -> None:
+    """All in one test: a database of each kind is made once."""
+    store = SqlFacts(database)
+
+    def emptied() -> FactStore:
+        database.write(lambda t: [t.execute(f"DELETE FROM {table}") for table in TABLES]).result()
+        return store
+
+    for check in fact_store_suite:
+        check(emptied)
+
+
+def test_what_one_connection_stores_another_finds(database_url: str) -> None:
+    with open_database(database_url) as one, open_database(database_url) as other:
+        first, second = SqlFacts(one), SqlFacts(other)
+        first.add([make_fact("a", key="day")])
+
+        second.add([make_fact("b", "on Fridays", key="day", learned=200.0, supersedes_key=True)])
+
+        assert found(first, "build runs") == {"b"}
+        assert first.get(None, ["a"])[0].superseded_by == "b"
+
+
+def test_a_database_without_facts_says_so(database: Database) -> None:
+    assert not has_memory(database)
+
+    SqlFacts(database)
+
+    assert has_memory(database)
+
+
+def test_a_forgotten_fact_leaves_no_bytes_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "placet.db"
+    with open_database(str(path)) as database:
+        store = SqlFacts(database)
+        facts = [
+            make_fact(str(n), f"number {n} is ordinary", conversation="c", position=n) for n in range(50)
+        ]
+        store.add(facts)
+        store.add(
+            [make_fact("x", "the zyzzyva sleeps", aliases=("quuxword",), conversation="c", position=50)]
+        )
+        store.put_vectors(None, "m", {"x": b"vectorbytes" * 20})
+        assert found(store, "zyzzyva") == {"x", "49"}
+
+        assert store.forget(None, ["x"]) == 1
+
+        assert found(store, "zyzzyva") == set()
+        assert ask(database, "SELECT count(*) FROM memory_facts") == [(50,)]
+    data = path.read_bytes()
+    assert [word for word in (b"zyzzyva", b"quuxword", b"vectorbytes") if word in data] == []
+    assert b"number 49 is ordinary" in data
+
+
+def test_frequent_words_bring_the_newest(database: Database) -> None:
+    store = SqlFacts(database)
+    store.add([make_fact(str(n), learned=float(n)) for n in range(300)])
+
+    broad = store.candidates(at(), {"build": 1.0}, limit=5, is_broad=True)
+
+    assert [each.fact.id for each in broad] == ["299", "298", "297", "296", "295"]
