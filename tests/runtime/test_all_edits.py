@@ -248,8 +248,9 @@ async def test_what_is_no_edit_cannot_be_answered_so(folder: Path) -> None:
 
     result = await rt.execute(proposal(action("out", "send")))
 
-    assert result.outcome == "canceled"
-    assert "'edits'" in (result.error or "")
+    assert result["out"].status == "rejected"
+    [told] = [event for event in rt.events if event.kind == "sink_failed"]
+    assert "'edits'" in str(told.data["error"])
 
 
 async def test_a_run_that_is_resumed_keeps_it_until_it_is_revoked(folder: Path) -> None:

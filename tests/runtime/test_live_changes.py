@@ -60,6 +60,11 @@ async def test_a_tool_of_two_runtimes_is_changed_in_one(recorder: Recorder) -> N
     assert (shared.schema.cache_ttl_secs, shared.schema.rate_limit) == (None, None)
 
 
+def ask_memory() -> str:
+    """What somebody may know."""
+    return "x"
+
+
 def test_what_makes_no_sense_is_refused_and_changes_nothing(recorder: Recorder) -> None:
     rt = Runtime(tools=[recorder.tool("ping", risk="read_only"), recorder.tool("rm")])
     with pytest.raises(UnknownTool, match="ping"):
@@ -68,6 +73,11 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(recorder: Recorder) 
         rt.enable_tool_cache("pingg", 1.0)
     with pytest.raises(ToolDeclarationError, match="destructive"):
         rt.enable_tool_cache("rm", 60.0)
+    labels = tool(risk="read_only")(ask_memory)
+    labels.may_label = True
+    rt.tools.add(labels)
+    with pytest.raises(ToolDeclarationError, match="who asks"):
+        rt.enable_tool_cache("ask_memory", 60.0)
     for ttl in (0, -1, float("nan")):
         with pytest.raises(ToolDeclarationError):
             rt.enable_tool_cache("ping", ttl)

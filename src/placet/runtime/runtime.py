@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from placet.approvals.ledger import ApprovalLedger
 from placet.approvals.memory import MemoryApprovals
-from placet.errors import UsageError
+from placet.errors import ToolDeclarationError, UsageError
 from placet.events.log import EventLog
 from placet.ir.codec import decode_proposal
 from placet.ir.json_value import JsonValue
@@ -491,9 +491,15 @@ class Runtime:
             ttl_s: Seconds for which an output is used. `None`: no longer answer from earlier outputs.
 
         Raises:
-            ToolDeclarationError: the tool is destructive, or `ttl_s` is not above 0.
+            ToolDeclarationError: the tool is destructive, its output depends on who asks (it labels its
+                outputs itself, as `recall` does), or `ttl_s` is not above 0.
             UnknownTool: there is no such tool.
         """
+        if ttl_s is not None and self.tools.require(tool).may_label:
+            raise ToolDeclarationError(
+                f"Tool '{tool}': its output depends on who asks, so it is no answer for another caller. It "
+                "cannot be cached."
+            )
         self.tools.redeclare(tool, cache_ttl_secs=ttl_s)
 
     @property
