@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from placet.errors import StorageDamaged
 from placet.events.anchor import Anchor
 from placet.events.chain import ChainReport, genesis
 from placet.events.sql import SqlEvents, report_missing
@@ -66,7 +67,7 @@ def test_no_id_keeps_a_log_from_being_compared_with_its_anchor(
 
 @pytest.mark.parametrize("log_id", ["", "x", "../escape", "F" * 32, NEW_ID + "\n"])
 def test_an_id_that_no_log_can_have_is_an_alarm_where_nobody_knows_the_database(
-    store: SqlEvents, anchor: Anchor, intruder: Intruder, log_id: str
+    store: SqlEvents, anchor: Anchor, intruder: Intruder, database_url: str, log_id: str
 ) -> None:
     intruder.sql("UPDATE events_head SET log_id = ?", (log_id,))
     intruder.change(1, prev=genesis(log_id))
@@ -74,6 +75,9 @@ def test_an_id_that_no_log_can_have_is_an_alarm_where_nobody_knows_the_database(
 
     assert found(store.verify()) == [("edited", None)]
     assert found(store.verify(anchor=anchor)) == [("edited", None)]
+    with open_database(database_url) as database, pytest.raises(StorageDamaged):
+        SqlEvents(database, anchor=anchor).accept()
+    assert not anchor.folder.exists()
 
 
 def test_a_damaged_note_of_which_log_is_in_a_database_is_an_alarm(

@@ -35,10 +35,19 @@ def verify_log(db: str | None, anchor: Path | None) -> ChainReport:
         with open_records(db, anchor=anchor) as records:
             return records.events.verify()
     except StorageUnavailable as error:
-        is_gone = not is_server(error.name) and not os.path.exists(error.name)
         report = None
-        if error.holds_nothing or is_gone:
+        if error.holds_nothing or (not is_server(error.name) and _is_gone(error.name)):
             report = report_missing(error.name, Anchor(anchor or user_folder(os.environ) / "anchors"))
         if report is None:
             raise
         return report
+
+
+def _is_gone(path: str) -> bool:
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        pass  # Who may not look cannot say that it is gone.
+    return False

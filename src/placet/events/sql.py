@@ -34,6 +34,7 @@ from placet.events.chain import (
     Stored,
     digest_of,
     genesis,
+    is_log_id,
     seal,
     verify_chain,
 )
@@ -323,6 +324,12 @@ class SqlEvents:
 
     def _mark_anchored(self, t: Transaction) -> Head:
         head = self._locked_head(t)
+        if not is_log_id(head.log_id):
+            raise StorageDamaged(
+                self._database.name,
+                "has an event log with an id that no log can have, so it cannot be anchored",
+                "Somebody has changed it: restore a backup, or use another database.",
+            )
         t.execute("UPDATE events_head SET anchored = 1")
         return head
 
