@@ -225,6 +225,18 @@ def test_a_project_that_was_moved_is_still_compared_with_its_anchor(project: Pat
     assert found(verify(moved, anchor)) == [("truncated", 5)]
 
 
+def test_a_log_replaced_and_moved_at_once_is_not_found_and_the_report_says_that_it_has_no_anchor(
+    project: Path, anchor: Anchor
+) -> None:
+    """A limit, stated in the documentation: neither its id nor its path is known."""
+    rewrite(project)
+    moved = project.parent.rename(project.parent.with_name("elsewhere")) / project.name
+
+    report = verify(moved, anchor)
+
+    assert (report.valid, report.anchored) == (True, False)
+
+
 def test_another_log_put_in_this_place_is_found_though_it_has_an_anchor(
     project: Path, anchor: Anchor, tmp_path: Path
 ) -> None:

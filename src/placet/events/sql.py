@@ -565,7 +565,8 @@ def report_missing(name: str, anchor: Anchor) -> ChainReport | None:
         if log_id is not None:
             return _report_removed(
                 f"the anchor ({anchor.folder}) knows the log {log_id} in this database ({known}), and there "
-                "is no log in it now: it was removed as a whole"
+                "is no log in it now: it was removed as a whole. If you removed it yourself, accept the log "
+                "that the next run begins with `placet log accept`"
             )
     return None
 
