@@ -296,13 +296,15 @@ def test_a_record_appended_where_nothing_counts_is_an_alarm(
     append(intruder)
 
     assert found(verify(database_url, anchor)) == [("unanchored", None)]
-    told = (
-        anchored.write(some_events(30, 30)).result()
-        if who == "the same process"
-        else write(database_url, anchor, 30, 30)
-    )
-    assert isinstance(told, Exception)
-    assert found(verify(database_url, anchor)) == [("unanchored", None)]
+    with open_database(database_url) as database:
+        writer = anchored if who == "the same process" else SqlEvents(database, anchor=anchor)
+        for n in (30, 31, 32):
+            assert isinstance(writer.write(some_events(n, n)).result(), Exception)
+            assert found(verify(database_url, anchor)) == [("unanchored", None)]
+        assert not file.exists(), "no writer makes it anew"
+        writer.accept()
+        assert writer.write(some_events(33, 33)).result() is None
+    assert verify(database_url, anchor).valid
 
 
 @pytest.mark.parametrize("kind", ["head", "next"])

@@ -233,6 +233,8 @@ class SqlEvents:
         outside = self._anchor.read(head.log_id, self._names)
         if outside.missing is not None:
             self._anchor_error = self._lost(outside)
+            # Read again with the next commit: what we write now must not vouch for what others wrote.
+            self._seen = None
             return False
         reached = outside.reached
         if reached is None or outside.is_shared:
