@@ -579,6 +579,7 @@ INTERNAL = {
         "announce",
         "know",
         "log_of",
+        "names_of",
         "note_foreign",
         "share",
         "accept",

@@ -773,3 +773,49 @@ def test_a_log_that_was_replaced_is_an_alarm_until_a_person_accepts_it(
     assert [each["kind"] for each in json.loads(accepted.out)["accepted"]] == ["replaced"]
     assert after.code == 0
     assert json.loads(after.out)["anchored"]
+
+
+def _drop_tables(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        for table in ("events", "events_head", "events_segments"):
+            connection.execute(f"DROP TABLE {table}")
+
+
+def _drop_tables_and_their_version(path: Path) -> None:
+    _drop_tables(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM schema_parts WHERE part = 'events'")
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("remove", [_drop_tables, _drop_tables_and_their_version, _empty, Path.unlink])
+def test_a_log_that_is_gone_is_an_alarm_and_not_a_database_without_one(
+    quick: Placet, kept: Path, tmp_path: Path, remove: Callable[[Path], None]
+) -> None:
+    remove(kept)
+
+    found = quick("log", "verify", "--db", kept, "--json")
+    elsewhere = quick("log", "verify", "--db", tmp_path / "never.db")
+
+    assert found.code == 1
+    assert [each["kind"] for each in found.json["findings"]] == ["removed"]
+    assert elsewhere.code == 2
+
+
+def test_a_log_behind_a_link_is_an_alarm_if_it_was_replaced(
+    quick: Placet, plan: Plan, tools: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.db"
+    for run in ("one", "two"):
+        assert quick("run", plan(LOOK), "--tools", tools, "--run-id", run, "--db", path).code == 0
+        path.rename(tmp_path / ".moved.db")
+        if run == "two":
+            path.symlink_to(".moved.db")
+
+    found = quick("log", "verify", "--db", path, "--json")
+
+    assert found.code == 1
+    assert [each["kind"] for each in found.json["findings"]] == ["replaced"]

@@ -145,7 +145,7 @@ def test_a_damaged_anchor_is_none(anchored: SqlEvents, anchor: Anchor) -> None:
 
 def test_an_older_anchor_is_still_a_good_one(anchored: SqlEvents, anchor: Anchor, tmp_path: Path) -> None:
     """A copy of the head alone says nothing about what came later."""
-    shutil.copytree(anchor.folder, tmp_path / "older", ignore=shutil.ignore_patterns("*.next"))
+    shutil.copytree(anchor.folder, tmp_path / "older", ignore=shutil.ignore_patterns("*.next", "*.database"))
     anchored.write(some_events(21, 30)).result()
 
     report = anchored.verify(anchor=Anchor(tmp_path / "older"))

@@ -253,12 +253,11 @@ def verify(output: Output, anchor: str | None, db: str | None, as_json: bool) ->
 
     from rich.text import Text
 
-    from placet.app.app import open_records
+    from placet.app.log_check import verify_log
     from placet.render.text import count
     from placet.safe_text import clean
 
-    with open_records(db, anchor=Path(anchor) if anchor is not None else None) as records:
-        report = records.events.verify()
+    report = verify_log(db, Path(anchor) if anchor is not None else None)
     if as_json:
         import msgspec
 

@@ -2,8 +2,9 @@
 
 One line in one file per log (`.head`). It tells a position that the log has reached for certain. A second
 file (`.next`) tells what the commit that was begun last reaches, so the log is at one of the two: records
-beyond were written by somebody else. A third one, per database (`.database`), tells which log is in it. Keep
-the folder where those who can write the log cannot.
+beyond were written by somebody else. A third one, per name of a database (`.database`), tells which log is in
+it: a file is known by its path as given and by its real path. Keep the folder where those who can write the
+log cannot.
 
 Keep true:
 1. The head only ever moves forwards, whoever writes it.
@@ -12,7 +13,8 @@ Keep true:
 3. A commit is announced before it is made, so that no record of ours is ever taken for somebody else's.
 4. A database is never known by another log, and a stretch of foreign records never forgotten, unless a person
    accepts that.
-5. Nothing is made before something is to be kept; what is made is for its owner alone.
+5. A database is known last, when all other files are there. So where one is missing, it was lost.
+6. Nothing is made before something is to be kept; what is made is for its owner alone.
 """
 
 from __future__ import annotations
@@ -20,19 +22,20 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from placet.events.chain import Anchored, Segment
+from placet.events.chain import Anchored, Segment, is_log_id
 from placet.truncation import truncate_repr
 
 _LINE = re.compile(rb"([0-9]{20}) ([0-9a-f]{64})\n")
 _LENGTH = 20 + 1 + 64 + 1
 _STRETCH = re.compile(rb"^([0-9]{1,19}) ([0-9]{1,19})$", re.MULTILINE)
-_LOG_ID = re.compile(r"[0-9a-f]{32}")
+_UNREADABLE = "unreadable"
+"""Stands for the id of a log where the file that names it cannot be read."""
 
 
 class Anchor:
@@ -81,22 +84,41 @@ class Anchor:
         with self._open(self._file(log_id, "next"), os.O_RDWR) as file:
             os.pwrite(file, b"%020d %b\n" % (position, digest.encode()), 0)
 
-    def know(self, database: str, log_id: str) -> None:
-        """Remember which log is in a database, unless another one is known to be.
+    def know(self, databases: Iterable[str], log_id: str) -> None:
+        """Remember which log is in a database, under each of its names, unless another one is known to be.
 
         Raises:
             OSError: that cannot be written.
             ValueError: the id is none.
         """
-        if self.log_of(database) is None:
-            self._keep_log(database, log_id)
+        for database in databases:
+            if self.log_of(database) is None:
+                self._keep_log(database, log_id)
 
     def log_of(self, database: str) -> str | None:
         """The id of the log that is known to be in a database; None if the database is not known."""
-        with suppress(OSError):
+        try:
             first = self._database_file(database).read_text(errors="replace").partition("\n")[0]
-            return first if _LOG_ID.fullmatch(first) else "unreadable"
-        return None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            return _UNREADABLE
+        return first if is_log_id(first) else _UNREADABLE
+
+    def names_of(self, databases: Sequence[str]) -> list[str]:
+        """Add all other names by which the same file is known: other spellings, links, mounts."""
+        names = list(databases)
+        here = {_file_of(name) for name in databases} - {None}
+        if here:
+            names += (name for _, name in self._known() if name not in databases and _file_of(name) in here)
+        return names
+
+    def _known(self) -> Iterator[tuple[str, str]]:
+        """Ids of logs with the name of the database that each is in, for all that are known."""
+        for file in sorted(self.folder.glob("*.database")):
+            with suppress(OSError):
+                log_id, _, name = file.read_bytes().decode(errors="surrogateescape").partition("\n")
+                yield log_id, name.removesuffix("\n")
 
     def note_foreign(self, log_id: str, first: int, last: int) -> None:
         """Remember a stretch of records that no writer with this anchor has written.
@@ -118,14 +140,16 @@ class Anchor:
         with self._open(self._file(log_id, "shared"), os.O_WRONLY):
             pass
 
-    def accept(self, database: str, log_id: str, position: int, digest: str, *, shared: bool) -> None:
+    def accept(
+        self, databases: Sequence[str], log_id: str, position: int, digest: str, *, shared: bool
+    ) -> None:
         """Take a log as it is now, whatever was known of it or of its database. That is a person's to decide.
 
         Raises:
             OSError: that cannot be written.
             ValueError: the id is none.
         """
-        known = self.read(log_id, database)
+        known = self.read(log_id, databases, search=True)
         with self._open(self.folder / "accepted", os.O_WRONLY | os.O_APPEND) as file:
             before = f"{known.database_log} {known.position} {known.digest} {list(known.foreign)}"
             when = datetime.now(UTC).isoformat(timespec="seconds")
@@ -141,7 +165,8 @@ class Anchor:
         else:
             with suppress(FileNotFoundError):
                 self._file(log_id, "shared").unlink()
-        self._keep_log(database, log_id)
+        for name in self.names_of(databases):
+            self._keep_log(name, log_id)
 
     def close_segment(self, log_id: str, segment: Segment) -> None:
         """Remember that a segment was dropped on purpose. On disk when this returns.
@@ -155,14 +180,20 @@ class Anchor:
             os.write(file, line.encode())
             os.fsync(file)
 
-    def read(self, log_id: str, database: str | None = None) -> Anchored:
+    def read(self, log_id: str, databases: Sequence[str] = (), *, search: bool = False) -> Anchored:
         """Return what is known of a log; nothing if the file is missing or incomplete.
 
         Args:
             log_id: Id of the log.
-            database: What identifies the database that it is in. `None`: nothing is said of the database.
+            databases: Names of the database that it is in. Empty: nothing is said of the database.
+            search: Look through everything that is known: for other names of the database, and for other
+                databases that hold the log.
         """
-        in_it = self.log_of(database) if database is not None else None
+        # First: these files are written last, so whatever they vouch for is there.
+        names = self.names_of(databases) if search else databases
+        logs = [log for name in names if (log := self.log_of(name)) is not None]
+        in_it = next((log for log in logs if log != log_id), log_id if logs else None)
+        is_named = log_id in logs or (search and any(log == log_id for log, _ in self._known()))
         try:
             place = self.head_file(log_id)
         except ValueError:
@@ -190,6 +221,7 @@ class Anchor:
             [(int(first), int(last)) for first, last in _STRETCH.findall(strangers)],
             self._file(log_id, "shared").exists(),
             in_it,
+            is_named,
         )
 
     def _segments_file(self, log_id: str) -> Path:
@@ -218,7 +250,18 @@ class Anchor:
             os.close(file)
 
 
+def _file_of(database: str) -> tuple[int, int] | None:
+    """Which file stands under a name, as the system counts them; None if there is none, or it is a server."""
+    if "://" in database:
+        return None
+    try:
+        found = os.stat(database)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _checked(log_id: str) -> str:
-    if not _LOG_ID.fullmatch(log_id):
+    if not is_log_id(log_id):
         raise ValueError(f"{truncate_repr(log_id, 80)} is no id of a log")
     return log_id

@@ -15,6 +15,7 @@ Keep true:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from math import isfinite
@@ -24,6 +25,7 @@ import msgspec
 
 from placet.events.breaks import Finding, Walk
 from placet.ir.to_dict import ToDict
+from placet.truncation import truncate_repr
 
 __all__ = [
     "Anchored",
@@ -36,6 +38,7 @@ __all__ = [
     "columns_of",
     "digest_of",
     "genesis",
+    "is_log_id",
     "link",
     "seal",
     "verify_chain",
@@ -44,6 +47,7 @@ __all__ = [
 MAX_FINDINGS = 20
 
 _encode = msgspec.json.Encoder().encode
+_LOG_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Row(NamedTuple):
@@ -118,7 +122,20 @@ class Anchored(NamedTuple):
     """Whether others write to this log, with anchors of their own or none: it had records before it was
     anchored first, or a person has said so."""
     database_log: str | None = None
-    """Id of the log that the anchor knows in this database; `None` if it does not know the database."""
+    """Id of the log that the anchor knows in this database; `None` if it does not know the database. If it
+    knows the database by several paths, another id than that of this log comes first."""
+    is_named: bool = False
+    """Whether the anchor knows this log to be in a database. Then the log was anchored, whatever the database
+    says, and every file of its anchor must be there."""
+
+    @property
+    def missing(self) -> str | None:
+        """The file that must be there and is not, or cannot be read; `None` if none is missing."""
+        if not self.is_named:
+            return None
+        if self.position is None:
+            return self.place
+        return f"{self.place.removesuffix('.head')}.next" if self.announced is None else None
 
     @property
     def reached(self) -> int | None:
@@ -168,6 +185,11 @@ def columns_of(row: Row) -> bytes:
 def genesis(log_id: str) -> str:
     """What the first record names as the one before; no log can take over the records of another."""
     return sha256(b"placet events\n%b" % log_id.encode()).hexdigest()
+
+
+def is_log_id(text: str) -> bool:
+    """Whether a log can have this id."""
+    return _LOG_ID.fullmatch(text) is not None
 
 
 def seal(log_id: str, segment: Segment) -> str:
@@ -235,6 +257,16 @@ def verify_chain(
         found += _of_head(walk, head, tuple(found))
         found += _of_anchor(walk, head, anchor, found)
         found += _of_count(walk, head, later if later is not None else anchor, found)
+        if not found and not is_log_id(head.log_id):
+            # Chained anew from an id that leads to no anchor.
+            found.append(
+                Finding(
+                    "edited",
+                    None,
+                    f"the log's head row holds the id {truncate_repr(head.log_id, 40)}, which no log can "
+                    "have: it was changed so that no anchor is found",
+                )
+            )
     return ChainReport(
         valid=not found and not walk.uncounted,
         checked=walk.checked,
@@ -339,7 +371,7 @@ def _of_anchor(
         )
         return
     if anchor is None or anchor.position is None:
-        if head.anchored:
+        if head.anchored or (anchor is not None and anchor.missing is not None):
             expected = anchor.place if anchor is not None else f"{head.log_id}.head, in no folder named"
             yield Finding(
                 "unanchored",
@@ -372,7 +404,17 @@ def _of_anchor(
 
 def _of_count(walk: Walk, head: Head, anchor: Anchored | None, found: Sequence[Finding]) -> Iterable[Finding]:
     """Records that are rightly chained, and that no writer with this anchor has counted."""
-    if anchor is None or anchor.is_shared or any(finding.kind == "replaced" for finding in found):
+    if anchor is None or any(finding.kind == "replaced" for finding in found):
+        return
+    if anchor.position is not None and anchor.missing is not None:
+        yield Finding(
+            "unanchored",
+            None,
+            f"a part of the anchor is not there or cannot be read: {anchor.missing}. Without it nobody can "
+            "notice records that somebody else appended. Restore it; if it is lost, accept the log as it is "
+            "with `placet log accept`",
+        )
+    if anchor.is_shared:
         return
     for first, last in anchor.foreign:
         if last > walk.start:

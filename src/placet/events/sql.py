@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,7 +24,9 @@ from msgspec.structs import astuple, replace
 
 from placet.errors import StorageDamaged, StorageUnavailable
 from placet.events.anchor import Anchor
+from placet.events.breaks import Finding
 from placet.events.chain import (
+    Anchored,
     ChainReport,
     Head,
     Row,
@@ -31,6 +34,7 @@ from placet.events.chain import (
     Stored,
     digest_of,
     genesis,
+    is_log_id,
     seal,
     verify_chain,
 )
@@ -103,7 +107,7 @@ class SqlEvents:
         """The newest record that we anchored."""
         self._wrote: tuple[str, int, str] | None = None
         """The log's id, and the position and the digest of the newest record that we wrote."""
-        self._identity = _identity(database.name)
+        self._names = _names(database.name)
         migrate(database, migrations())
 
     # Writing
@@ -139,8 +143,7 @@ class SqlEvents:
     def _append(self, t: Transaction, batch: Sequence[Encoded]) -> None:
         head = self._locked_head(t)
         may_advance = self._anchor is not None and self._still_holds(self._anchor, head, t)
-        if may_advance:
-            self._count(head)
+        may_advance = may_advance and self._count(head)
         position, digest = head.position, head.digest
         stored: list[tuple[Any, ...]] = []
         for row, columns, data in batch:
@@ -148,12 +151,9 @@ class SqlEvents:
             position += 1
             stored.append((position, *row, prev, digest))
         t.insert("events", _COLUMNS, stored)
-        if may_advance:
-            may_advance = self._announce(head.log_id, position, digest)
+        may_advance = may_advance and self._announce(head, position, digest)
         # Before the first head is kept outside, so that a head that is missing later is missed.
-        anchored = head.anchored or (
-            may_advance and self._keep_outside(head.log_id, head.position, head.digest)
-        )
+        anchored = head.anchored or may_advance
         t.execute(
             "UPDATE events_head SET position = ?, digest = ?, anchored = ?", (position, digest, int(anchored))
         )
@@ -174,7 +174,10 @@ class SqlEvents:
         on, it would vouch for what somebody put in its place."""
         seen = self._seen
         if seen is None or self._wrote is None or self._wrote[0] != head.log_id:
-            outside = anchor.read(head.log_id, self._identity)
+            outside = anchor.read(head.log_id, self._names)
+            if not outside.is_named:
+                # A path that is new here, or a log that is: searched once, not with each commit.
+                outside = anchor.read(head.log_id, self._names, search=True)
             if outside.database_log not in (None, head.log_id):
                 self._anchor_error = StorageDamaged(
                     self._database.name,
@@ -182,12 +185,8 @@ class SqlEvents:
                     "If you replaced the database, accept it with `placet log accept`.",
                 )
                 return False
-            if outside.position is None and head.anchored:
-                self._anchor_error = StorageDamaged(
-                    self._database.name,
-                    f"was anchored, and its anchor is not there ({outside.place}), so none is made anew",
-                    "Bring it back, or accept the log as it is with `placet log accept`.",
-                )
+            if outside.missing is not None or (outside.position is None and head.anchored):
+                self._anchor_error = self._lost(outside)
                 return False
             if outside.position is None:
                 self._share_if_late(anchor, head)
@@ -210,30 +209,45 @@ class SqlEvents:
         )
         return False
 
+    def _lost(self, outside: Anchored) -> StorageDamaged:
+        file = outside.missing or outside.place
+        return StorageDamaged(
+            self._database.name,
+            f"was anchored, and its anchor is not there ({file}), so none is made anew",
+            "Bring it back, or accept the log as it is with `placet log accept`.",
+        )
+
     def _share_if_late(self, anchor: Anchor, head: Head) -> None:
         """Whoever wrote to this log before it was anchored will go on to: what they append is no finding."""
         if head.position and self._wrote != (head.log_id, head.position, head.digest):
             with suppress(OSError, ValueError):  # What cannot be written is told when the head is kept.
                 anchor.share(head.log_id)
 
-    def _count(self, head: Head) -> None:
+    def _count(self, head: Head) -> bool:
         """Note records that neither we nor another writer with this anchor has written. They are chained like
-        all others, so that nothing else would tell."""
+        all others, so that nothing else would tell. False if nobody can know, because a part of the anchor
+        is lost."""
         assert self._anchor is not None
         if self._wrote == (head.log_id, head.position, head.digest):
-            return
-        outside = self._anchor.read(head.log_id, self._identity)
+            return True
+        outside = self._anchor.read(head.log_id, self._names)
+        if outside.missing is not None:
+            self._anchor_error = self._lost(outside)
+            # Read again with the next commit: what we write now must not vouch for what others wrote.
+            self._seen = None
+            return False
         reached = outside.reached
         if reached is None or outside.is_shared:
-            return
+            return True
         here = head.position, head.digest
         if here in (outside.announced, (outside.position, outside.digest)):
             # Made certain before something else is announced in its place.
             self._keep_outside(head.log_id, *here)
-            return
+            return True
         own = max(outside.position or 0, self._wrote[1] if self._wrote is not None else 0)
         if head.position > own:
             self._note_foreign(head.log_id, own + 1, head.position)
+        return True
 
     def _note_foreign(self, log_id: str, first: int, last: int) -> None:
         assert self._anchor is not None
@@ -245,11 +259,14 @@ class SqlEvents:
             "Look with `placet log verify`; accept them with `placet log accept` if they are yours.",
         )
 
-    def _announce(self, log_id: str, position: int, digest: str) -> bool:
+    def _announce(self, head: Head, position: int, digest: str) -> bool:
         assert self._anchor is not None
         try:
-            self._anchor.know(self._identity, log_id)
-            self._anchor.announce(log_id, position, digest)
+            self._anchor.announce(head.log_id, position, digest)
+            if not head.anchored and not self._keep_outside(head.log_id, head.position, head.digest):
+                return False
+            # Last, when every other file is there: one that is missing is an alarm from now on.
+            self._anchor.know(self._names, head.log_id)
         except (OSError, ValueError) as error:
             self._anchor_error = self._unkept(error)
             return False
@@ -301,7 +318,7 @@ class SqlEvents:
             raise StorageUnavailable(self._database.name, "has no anchor here", "Name the folder of one.")
         head = self._database.write(self._mark_anchored).result()
         try:
-            anchor.accept(self._identity, head.log_id, head.position, head.digest, shared=shared)
+            anchor.accept(self._names, head.log_id, head.position, head.digest, shared=shared)
         except (OSError, ValueError) as error:
             raise self._unkept(error) from error
         self._seen, self._wrote, self._anchor_error = None, None, None
@@ -309,6 +326,12 @@ class SqlEvents:
 
     def _mark_anchored(self, t: Transaction) -> Head:
         head = self._locked_head(t)
+        if not is_log_id(head.log_id):
+            raise StorageDamaged(
+                self._database.name,
+                "has an event log with an id that no log can have, so it cannot be anchored",
+                "Somebody has changed it: restore a backup, or use another database.",
+            )
         t.execute("UPDATE events_head SET anchored = 1")
         return head
 
@@ -332,7 +355,11 @@ class SqlEvents:
 
     def _close_segment(self, before: float, t: Transaction) -> Segment | None:
         head = self._locked_head(t)
-        if head.anchored and (self._anchor is None or self._anchor.read(head.log_id).position is None):
+        outside = (
+            self._anchor.read(head.log_id, self._names, search=True) if self._anchor is not None else None
+        )
+        is_lost = outside is None or outside.position is None
+        if (head.anchored and is_lost) or (outside is not None and outside.missing is not None):
             raise StorageUnavailable(
                 self._database.name,
                 "has the head of its log anchored elsewhere, so nothing can be dropped from here",
@@ -493,14 +520,18 @@ class SqlEvents:
             anchor: Anchor to compare with. `None`: the one that is written to.
         """
         anchor = anchor if anchor is not None else self._anchor
+        gone = self._database.read(_missing_tables)
+        if gone:
+            return _report_removed(f"the tables of the log are gone: {', '.join(gone)}")
         while True:
             # The anchor first: both move forwards, and read in this order it cannot be ahead.
             known = self._database.read(_head)
             at = known.log_id if known is not None else ""
-            outside = anchor.read(at, self._identity) if anchor is not None and at else None
+            # Whatever id the log has, or none: the anchor may know the database by another.
+            outside = anchor.read(at, self._names, search=True) if anchor is not None else None
             head, segments, top = self._database.read(_outline)
             # And again after it: what was committed before that was announced before that.
-            later = anchor.read(at, self._identity) if anchor is not None and at else None
+            later = anchor.read(at, self._names, search=True) if anchor is not None else None
             report = verify_chain(
                 self._stored(top), head=head, segments=segments, anchor=outside, later=later
             )
@@ -521,13 +552,64 @@ class SqlEvents:
             after = rows[-1][0]
 
 
-def _identity(name: str) -> str:
-    """What an anchor knows a database by: where it is, whoever opens it and however the way is spelled."""
+def report_missing(name: str, anchor: Anchor) -> ChainReport | None:
+    """Report on a database that holds no log, or is not there: an alarm if the anchor knows a log in it.
+
+    Args:
+        name: `Database.name`, or `StorageError.name` of one that cannot be opened.
+        anchor: Anchor to compare with.
+
+    Returns:
+        The report; `None` if the anchor does not know the database.
+    """
+    for known in anchor.names_of(_names(name)):
+        log_id = anchor.log_of(known)
+        if log_id is not None:
+            return _report_removed(
+                f"the anchor ({anchor.folder}) knows the log {log_id} in this database ({known}), and there "
+                "is no log in it now: it was removed as a whole. If you removed it yourself, accept the log "
+                "that the next run begins with `placet log accept`"
+            )
+    return None
+
+
+def _report_removed(message: str) -> ChainReport:
+    return ChainReport(
+        valid=False,
+        checked=0,
+        first=None,
+        last=None,
+        dropped=0,
+        anchored=False,
+        findings=[Finding("removed", None, message)],
+    )
+
+
+def _names(name: str) -> list[str]:
+    """Names by which an anchor knows a database, whoever opens it and however the path is spelled.
+
+    A file has two: where it is, and the path as given. A link that is put in its place changes the one, a
+    link that leads elsewhere than before changes the other.
+    """
     if "://" not in name:
-        return os.path.realpath(name)
+        return list(dict.fromkeys((os.path.realpath(name), _as_given(name))))
     url = urlsplit(name)
     host = url.netloc.rpartition("@")[2].lower()
-    return f"postgres://{host if ':' in host else f'{host}:5432'}{url.path}?{url.query}"
+    return [f"postgres://{host if ':' in host else f'{host}:5432'}{url.path}?{url.query}"]
+
+
+def _as_given(name: str) -> str:
+    """The absolute path with its links. Up to the last `..` it is resolved: behind a link, that is not the
+    folder that the text before it names."""
+    parts = Path(name).absolute().parts
+    resolved = max((at for at, part in enumerate(parts, start=1) if part == ".."), default=0)
+    return os.path.join(
+        os.path.realpath(os.path.join(*parts[:resolved])) if resolved else "", *parts[resolved:]
+    )
+
+
+def _missing_tables(t: Transaction) -> list[str]:
+    return [table for table in ("events", "events_head", "events_segments") if not t.has_table(table)]
 
 
 def _head(t: Transaction, *, lock: bool = False) -> Head | None:
