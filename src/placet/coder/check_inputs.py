@@ -82,6 +82,8 @@ _INCLUDES = re.compile(
 _SHELL_ENDS = (".sh", ".bash", ".zsh", ".ksh")
 _SHELL_WORD = re.compile(r"[^\s;&|()<>\"'`]+")
 _SHELL_SET = re.compile(r"[A-Za-z_]\w*=(.+)")
+_EVERYWHERE = {"__init__", "__main__", "index"}
+"""Stems that many folders have: such a name alone names no file."""
 _ENTRY = re.compile(r"""__name__\s*==\s*["']__main__["']""")
 _ROOTS = ("", "src", "lib")
 
@@ -111,7 +113,10 @@ class CheckInputs:
         graph = _Graph(texts, {*_ROOTS, *roots}, _added_roots(texts, tests))
         self._modules = _judged_modules(texts, tests, graph)
         helpers = {path for path, judged in self._modules.items() if judged is _HELPER}
-        self._by_tests = _mentioned(texts[path] for path in sorted(tests | helpers))
+        loading = [(path, texts[path]) for path in sorted(tests | helpers)]
+        by_python = _mentioned(text for path, text in loading if _is_python(path))
+        others = {path: text for path, text in loading if not _is_python(path)}
+        self._by_tests = by_python | _mentioned(others.values())
         golden = {path for path in texts if path not in tests and _is_golden(path)}
         golden -= graph.reached(set(texts) - golden)
         program = [text for path, text in texts.items() if path not in tests | helpers | golden]
@@ -121,14 +126,10 @@ class CheckInputs:
         self._texts = texts
         self._tested = _stems(tests)
         self._test_endings = {splitext(path)[1] for path in tests}
-        loading = {path: texts[path] for path in tests | helpers}
-        self._by_path = _mentioned_code(loading) | _shell_mentioned(commands)
+        self._by_path = by_python | _named_by_path(others) | _shell_mentioned(commands)
         self._test_made_endings = {ending for each in self._by_path if (ending := _made_ending(each))}
         self._included = _mentioned(
-            match[0]
-            for path, text in loading.items()
-            if not _is_python(path)
-            for match in _INCLUDES.finditer(text)
+            match[0] for text in others.values() for match in _INCLUDES.finditer(text)
         )
         loaded = graph.reached(tests) - tests
         self._groups = {_group(path) for path in loaded - helpers}
@@ -136,10 +137,10 @@ class CheckInputs:
         self._only_program: frozenset[str] = frozenset()
         self._behind: frozenset[str] = frozenset()
         tops = {path for path in set(texts) - tests - self._reached if self._by_name(path).kind != "free"}
-        others = set(texts) - tests - helpers
-        if not loaded and len(tops) == 1 and others <= tops | graph.reached(tops) and not tops & golden:
+        ours = set(texts) - tests - helpers
+        if not loaded and len(tops) == 1 and ours <= tops | graph.reached(tops) and not tops & golden:
             # There is no other program that the tests could be about.
-            self._only_program = frozenset(others)
+            self._only_program = frozenset(ours)
         else:
             self._behind = frozenset(graph.reached(tops) - tests - graph.reached(set(texts) - tops - golden))
 
@@ -158,6 +159,8 @@ class CheckInputs:
         stem, ending = splitext(name)
         text = self._texts.get(path, "")
         is_named = name in self._by_path or (ending in self._test_made_endings and stem in self._by_tests)
+        if stem in _EVERYWHERE and not any(folder in self._by_path for folder in folders):
+            is_named = False
         if not is_named and name in self._included:
             # Of such languages it is not known what else loads it. Only its name can tell.
             is_named = is_golden or _helps(path, text)
@@ -360,12 +363,10 @@ def _mentioned(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _mentioned_code(texts: Mapping[str, str]) -> frozenset[str]:
-    """The parts of paths that tests name in other ways than by loading a module."""
-    found = set(_shell_mentioned(text for path, text in texts.items() if path.endswith(_SHELL_ENDS)))
-    for path, text in texts.items():
-        found |= _mentioned([text if _is_python(path) else _INCLUDES.sub("", text)])
-    return frozenset(found)
+def _named_by_path(texts: Mapping[str, str]) -> frozenset[str]:
+    """The parts of paths that tests in other languages than Python name, but not to include them."""
+    scripts = [text for path, text in texts.items() if path.endswith(_SHELL_ENDS)]
+    return _mentioned(_INCLUDES.sub("", text) for text in texts.values()) | _shell_mentioned(scripts)
 
 
 def _shell_mentioned(texts: Iterable[str]) -> frozenset[str]:
