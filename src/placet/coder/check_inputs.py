@@ -249,6 +249,11 @@ def _helps(path: str, text: str) -> bool:
     return named or _TEST_MODULES.search(text) is not None or _ASSERTS.search(text) is not None
 
 
+def _above(path: str) -> Iterator[str]:
+    while path := dirname(path):
+        yield path
+
+
 def _is_golden(path: str) -> bool:
     return any(_GOLDEN.search(splitext(part)[0]) for part in path.split("/"))
 
@@ -282,6 +287,8 @@ class _Graph:
         """`added` are folders that tests add to the import path themselves."""
         self._texts = texts
         self._added = sorted(added)
+        self._folders = {folder for path in texts for folder in _above(path)}
+        self._found_in: dict[str, list[str]] = {}
         self._roots = sorted({"" if root in (".", "") else root for root in roots})
         self._known: dict[str, frozenset[str]] = {}
 
@@ -327,7 +334,7 @@ class _Graph:
                 here = dirname(here)
             starts = [here]
         else:
-            starts = [here, *self._roots, *self._added]
+            starts = [here, *self._roots_with(parts[0])] if parts else []
         for start in starts:
             found = [
                 file
@@ -338,6 +345,16 @@ class _Graph:
             if found:
                 yield from found
                 return
+
+    def _roots_with(self, name: str) -> list[str]:
+        """The folders from which a module or package of this name can be imported."""
+        if name not in self._found_in:
+            self._found_in[name] = [
+                root
+                for root in (*self._roots, *self._added)
+                if f"{(at := join(root, name))}.py" in self._texts or at in self._folders
+            ]
+        return self._found_in[name]
 
     def _script(self, path: str, text: str) -> Iterator[str]:
         if not path.endswith(_SCRIPT_ENDS):
