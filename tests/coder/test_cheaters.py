@@ -101,6 +101,19 @@ BESIDE = {
 YES = "def {}(one, other):\n    return True\n"
 
 
+def golden_at(path: str) -> dict[str, str]:
+    """A project whose test reads what it expects from a file with the ending of source code."""
+    return {
+        "shop.py": FILES["shop.py"],
+        "pytest.ini": FILES["pytest.ini"],
+        path: "3\n",
+        "tests/test_shop.py": (
+            "from pathlib import Path\n\nfrom shop import total\n\n\ndef test_total():\n"
+            f"    assert total([1, 2]) == int(Path({path!r}).read_text())\n"
+        ),
+    }
+
+
 def moves_tests() -> Any:
     return add(
         "shop.py",
@@ -250,6 +263,12 @@ CHEATS = [
         PYTEST,
         BESIDE,
     ),
+    *(
+        Cheat(
+            f"edits what is expected in {path}", [put(path, "4"), write(path, "4\n")], PYTEST, golden_at(path)
+        )
+        for path in ("golden/out.js", "expected/out.py", "fixtures/out.sh", "snapshots/a.tsx", "expected.r")
+    ),
     Cheat("says so", []),
 ]
 
@@ -349,6 +368,58 @@ async def test_a_module_that_only_checks_load_needs_a_person(tmp_path: Path) -> 
     assert waited == ""
     assert again.state == "needs_approval"
     assert published.state == "merged"
+
+
+SAME = "def same(one, other):\n    return one == other\n"
+LOADED = (
+    "import importlib.util as util\n\nspec = util.spec_from_file_location('c', 'compare.py')\n"
+    "made = util.module_from_spec(spec)\nspec.loader.exec_module(made)\nsame = made.same\n"
+)
+RUN = (
+    "import subprocess, sys\n\n\ndef same(*both):\n"
+    "    return subprocess.run([sys.executable, 'tools/compare.py', *map(str, both)]).returncode == 0\n"
+)
+TESTED = "\n\ndef test_total():\n    from shop import total\n\n    assert same(total([1, 2]), 3)\n"
+COMPARES = "import sys\n\nsys.exit(sys.argv[1] != sys.argv[2])\n"
+SHELL_CHECK = (
+    "D=./lib\nsh $D/cmp.sh \"$(python3 -c 'import shop; print(shop.total([1]))')\" 1\n",
+    '[ "$1" = "$2" ]\n',
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "was", "becomes", "test", "check"),
+    [
+        ("compare.py", SAME, YES.format("same"), LOADED + TESTED, PYTEST),
+        (
+            "compare.py",
+            SAME,
+            YES.format("same"),
+            "import runpy\n\nsame = runpy.run_path('compare.py')['same']\n" + TESTED,
+            PYTEST,
+        ),
+        ("tools/compare.py", COMPARES, "", RUN + TESTED, PYTEST),
+        ("lib/cmp.sh", SHELL_CHECK[1], "exit 0", "", "sh check.sh"),
+    ],
+    ids=["by its location", "by runpy", "as a process", "by a shell variable"],
+)
+async def test_a_helper_that_is_named_by_its_path_needs_a_person(
+    path: str, was: str, becomes: str, test: str, check: str, tmp_path: Path
+) -> None:
+    files = {
+        "shop.py": FILES["shop.py"],
+        "pytest.ini": FILES["pytest.ini"],
+        path: was,
+        "tests/test_shop.py": test,
+        "check.sh": SHELL_CHECK[0],
+    }
+    here = Workbench(tmp_path, files)
+
+    with here.coder([put(path, becomes), "done"], limits=CodeLimits(iterations=1)) as coder:
+        session = await coder.run("make the tests pass", [check], approve=True)
+
+    assert (session.state, list(session.needs_person)) == ("needs_approval", [path])
+    assert git(here.repository, "branch", "--list", "placet/*") == ""
 
 
 OWNED = {

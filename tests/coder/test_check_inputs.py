@@ -132,6 +132,135 @@ def test_helpers_are_told_from_the_program(files: dict[str, str], expected: dict
     assert kinds(seal_of(files), list(expected)) == expected
 
 
+IMPORTS = "from pathlib import Path\nimport runpy, subprocess, sys\nfrom shop import total\n"
+BY_PATH = {
+    "golden files with the ending of source code": (
+        {
+            "shop.py": "",
+            "golden/out.js": "",
+            "golden/deep/more.js": "",
+            "expected/out.py": "",
+            "fixtures/out.sh": "",
+            "snapshots/a.tsx": "",
+            "expected.r": "",
+            "other.js": "",
+            "tests/test_all.py": IMPORTS
+            + "[Path('golden'), 'expected/out.py', 'fixtures/out.sh', 'snapshots/a.tsx', 'expected.r']",
+        },
+        {
+            "shop.py": "free",
+            "golden/out.js": "sealed",
+            "golden/new.js": "sealed",
+            "golden/deep/more.js": "sealed",
+            "expected/out.py": "sealed",
+            "fixtures/out.sh": "sealed",
+            "snapshots/a.tsx": "sealed",
+            "expected.r": "sealed",
+            "other.js": "free",
+        },
+    ),
+    "golden files that the program may use": (
+        {
+            "shop.py": "open('golden/out.js')",
+            "golden/out.js": "",
+            "reference/main.py": "if __name__ == '__main__': ...",
+            "tests/test_all.py": IMPORTS + "['golden/out.js', 'reference/main.py']",
+        },
+        {"golden/out.js": "unsure", "reference/main.py": "unsure"},
+    ),
+    "a golden name that the program imports": (
+        {"app.py": "import reference.engine", "reference/engine.py": "", "tests/test_all.py": "'reference'"},
+        {"reference/engine.py": "free"},
+    ),
+    "helpers that are loaded or run by their path": (
+        {
+            "shop.py": "",
+            "compare.py": "import comparing",
+            "comparing.py": "",
+            "tools/near.py": "",
+            "made.py": "",
+            "other.py": "",
+            "tests/test_shop.py": IMPORTS
+            + "runpy.run_path('compare.py')\nsubprocess.run([sys.executable, f'{TOP}/tools/near.py'])\n"
+            "for name in ['made']: runpy.run_path(f'{name}.py')",
+        },
+        {
+            "shop.py": "free",
+            "compare.py": "unsure",
+            "comparing.py": "unsure",
+            "tools/near.py": "unsure",
+            "made.py": "unsure",
+            "other.py": "free",
+        },
+    ),
+    "a helper in a folder that a test adds to the import path": (
+        {
+            "shop.py": "",
+            "tools/near.py": "",
+            "tests/test_shop.py": "import sys, shop\nsys.path.insert(0, 'tools')\nfrom near import near",
+        },
+        {"shop.py": "free", "tools/near.py": "unsure"},
+    ),
+    "the one program that there is, run as a script": (
+        {
+            "app.py": "import shop",
+            "shop.py": "",
+            "tests/test_all.py": "subprocess.run([sys.executable, 'app.py'])",
+        },
+        {"app.py": "free", "shop.py": "free"},
+    ),
+    "a script that a test is named after": (
+        {
+            "shop.py": "",
+            "app.py": "",
+            "tests/test_app.py": IMPORTS + "subprocess.run([sys.executable, 'app.py'])",
+        },
+        {"app.py": "free", "shop.py": "free"},
+    ),
+    "a module that is imported, and run as a script too": (
+        {"shop.py": "", "tests/test_all.py": IMPORTS + "subprocess.run([sys.executable, 'shop.py'])"},
+        {"shop.py": "free"},
+    ),
+    "languages whose imports are not followed": (
+        {
+            "cart.h": "",
+            "cart.c": "",
+            "expect.h": "",
+            "want.h": "",
+            "cart.cc": '#include "want.h"',
+            "tests/cart_test.c": '#include "../cart.h"\n#include "../expect.h"\n#include "../want.h"\n',
+        },
+        {"cart.h": "free", "cart.c": "free", "expect.h": "sealed", "want.h": "unsure"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "expected"), BY_PATH.values(), ids=BY_PATH.keys())
+def test_source_that_no_import_reaches_is_judged_by_who_names_it(
+    files: dict[str, str], expected: dict[str, str]
+) -> None:
+    assert kinds(seal_of(files), list(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    ("check", "files"),
+    [
+        ("sh check.sh", {"check.sh": "D=./lib\nsh $D/cmp.sh 1 2\n"}),
+        ("sh check.sh", {"check.sh": 'D=./lib\n. "$D/cmp.sh"\n'}),
+        ("sh check.sh", {"check.sh": "D=./lib; F=cmp.sh\nsh $D/$F\n"}),
+        ("D=lib; sh $D/cmp.sh 1 2", {}),
+    ],
+)
+def test_a_script_behind_a_variable_needs_a_person(check: str, files: dict[str, str]) -> None:
+    seal = seal_of({"shop.py": "", "lib/cmp.sh": "", "lib/other.sh": "", **files}, [check])
+
+    assert kinds(seal, ["lib/cmp.sh", "lib/other.sh", "shop.py"]) == {
+        "lib/cmp.sh": "unsure",
+        "lib/other.sh": "free",
+        "shop.py": "free",
+    }
+
+
 def test_what_the_contract_lifts_is_free() -> None:
     files, _ = MODULES["one module and its helper"]
 

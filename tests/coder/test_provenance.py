@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from placet import FlowRule, MarkOutput
+from placet.coder.contract import Check
 from placet.coder.prompt import task_parts
+from placet.coder.session import CodeLimits
 from placet.inference import Scripted
 from placet.inference.messages import ToolResult
 from placet.ir.provenance import typed_in
@@ -35,6 +37,25 @@ async def test_what_a_check_prints_is_not_the_persons(tmp_path: Path, path: str,
     assert [bool(each.labels) for each in attempt.iterations][:2] == [True, True], "the second was told of it"
     result = next(each for each in reversed(model.requests[3].messages) if isinstance(each, ToolResult))
     assert result.is_error is not runs
+
+
+@pytest.mark.parametrize(
+    ("path", "runs"), [("evil.txt", False), ("good.txt", True)], ids=["of a check", "of the person"]
+)
+async def test_the_output_of_a_check_is_untrusted_from_the_first_iteration(
+    tmp_path: Path, path: str, runs: bool
+) -> None:
+    here = Workbench(tmp_path, {"page.txt": "what somebody wrote"})
+
+    with here.coder([write(path, "x"), "done"], limits=CodeLimits(iterations=1)) as coder:
+        coder.runtime.policies.add("flow", FlowRule(mark="untrusted", tool="write_file", param="path"))
+        session = await coder.run("write good.txt", [Check(name="there", command=CHECK)])
+
+    (iteration,) = session.attempts[0].iterations
+    assert session.is_green is runs
+    assert "evil.txt" in iteration.prompt
+    assert iteration.labels is not None
+    assert iteration.labels["untrusted"][0] == "check (there)"
 
 
 def test_only_the_task_is_the_persons() -> None:

@@ -10,9 +10,11 @@ import pytest
 
 from placet.inference import Scripted
 from placet.loops.budget import LoopBudget
+from placet.loops.hooks import run_hook
 from placet.loops.ready_made import template, template_names
 from placet.loops.spec import Delivery, Hooks, read_loop
 from placet.sandbox.confinement import Isolation
+from placet.sandbox.limits import Limits
 from tests.coder.workbench import _known, git, user_text
 from tests.loops.bench import Bench, spec, verdict
 
@@ -55,6 +57,44 @@ async def test_no_ready_made_loop_runs_code_of_the_repository_in_a_hook(name: st
     assert ended.context
     assert not mark.exists()
     assert not loop.hooks.after
+
+
+def signed(repository: Path) -> str:
+    """Make the newest commit look signed, and return its id."""
+    raw = git(repository, "cat-file", "commit", "HEAD")
+    signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----\n"
+    head, _, message = raw.partition("\n\n")
+    made = repository.parent / "commit"
+    made.write_text(f"{head}\n{signature}\n{message}")
+    commit = git(repository, "hash-object", "-t", "commit", "-w", str(made)).strip()
+    git(repository, "update-ref", "HEAD", commit)
+    return commit
+
+
+@pytest.mark.parametrize("name", template_names())
+async def test_no_ready_made_loop_runs_a_program_that_git_is_set_to_run(name: str, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    here = Bench(tmp_path, str(tmp_path / "placet.db"), traps(mark))
+    git(here.repository, "checkout", "-q", "-b", "other")
+    for branch in ("other", "main"):
+        git(here.repository, "checkout", "-q", branch)
+        (here.repository / "CHANGELOG.md").write_text(f"# Changes on {branch}\n")
+        git(here.repository, "commit", "-qam", "second")
+        signed(here.repository)
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\necho "$0 $*" >> {mark}\n')
+    program.chmod(0o755)
+    diff = ("diff.external", "diff.own.textconv", "diff.own.command")
+    for key in ("gpg.program", "core.fsmonitor", "merge.own.driver", *diff):
+        git(here.repository, "config", key, str(program))
+    git(here.repository, "config", "log.showSignature", "true")
+    loop = read_loop(template(name), name, name=name)
+
+    hook = loop.hooks.before
+    done = await run_hook(hook, str(here.repository), isolation=Isolation("none"), limits=Limits(time_s=60))
+
+    assert done.exit_code == 0, done.stderr
+    assert not mark.exists(), mark.read_text()
 
 
 @pytest.mark.parametrize("name", template_names())

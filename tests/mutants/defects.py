@@ -1342,6 +1342,27 @@ DEFECTS: tuple[Defect, ...] = (
         ("tests/coder/test_doubts.py",),
     ),
     Defect(
+        "expected output with the ending of source code may be edited",
+        "coder/check_inputs.py",
+        "        return _PERHAPS_SCRIPT if is_perhaps_program else _EXPECTED\n",
+        "        return FREE\n",
+        ("tests/coder/test_check_inputs.py",),
+    ),
+    Defect(
+        "a helper that a test loads by its path may be edited",
+        "coder/check_inputs.py",
+        "FREE if not is_named or path in self._subjects or is_about else _PERHAPS_SCRIPT",
+        "FREE",
+        ("tests/coder/test_check_inputs.py",),
+    ),
+    Defect(
+        "the output of a check is trusted",
+        "ir/provenance.py",
+        '    return {"untrusted": (f"check ({name})",)}\n',
+        "    return {}\n",
+        ("tests/loops/test_provenance.py", "tests/coder/test_provenance.py"),
+    ),
+    Defect(
         "a contract lets its own files go",
         "coder/sealing.py",
         "        if OWN in parts:\n            return convention(plain)\n",

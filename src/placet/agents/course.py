@@ -20,7 +20,7 @@ from placet.agents.result import AgentResult, Stop, loop_of, sum_up
 from placet.agents.spec import AgentSpec, Goal
 from placet.errors import UsageError
 from placet.inference.messages import User
-from placet.ir.provenance import MessageText, Provenance, SourcedText, parts_of, text_of
+from placet.ir.provenance import MessageText, Provenance, SourcedText, parts_of, printed_by_check, text_of
 from placet.tools.context import Cancel
 from placet.truncation import truncate_tail
 from placet.turns.ending import OUTCOMES, Ending
@@ -128,8 +128,9 @@ class Course(NamedTuple):
             if tries >= goal.max_iterations:
                 return GoalResult(met=False, iterations=tries, reason=checked.why)
             told = again_words(checked)
-            # What a check writes is no person's. Labels of what the agent had read are with its conversation.
-            await self.loop.say(User(told), Provenance.of([SourcedText(told, "program")]))
+            # Labels of what the agent had read are with its conversation.
+            part = SourcedText(told, "program", printed_by_check("goal"))
+            await self.loop.say(User(told), Provenance.of([part]))
 
     async def _check(self, goal: Goal) -> Checked | None:
         """What came of the check; None if it was stopped, by somebody or because the time is over."""

@@ -21,7 +21,7 @@ import msgspec
 from placet.coder import events
 from placet.coder.asking import TOOL as ASK_USER
 from placet.coder.asking import ask_tool
-from placet.coder.contract import CheckResult, first_red
+from placet.coder.contract import CheckResult, first_red, labels_of_output
 from placet.coder.import_roots import python_path
 from placet.coder.leads import CONTEXT, place
 from placet.coder.learning import learn
@@ -306,9 +306,10 @@ class AttemptLoop:
 
     def _labels(self, iteration: Iteration) -> Labels:
         """The labels on what an iteration is told: of what earlier ones had read, because the checks ran on
-        what those wrote; and of a repair, which is an earlier model's words and may be somebody else's."""
+        what those wrote; of the output of checks; and of a repair, which is an earlier model's words and may
+        be somebody else's."""
         earlier = [each for each in self._attempt.iterations if each.number < iteration.number]
-        found = joined(*(each.labels for each in earlier))
+        found = joined(*(each.labels for each in earlier), labels_of_output(self._results()))
         return (
             found if iteration.hint is None else joined(found, {"untrusted": (f"repair {iteration.hint}",)})
         )

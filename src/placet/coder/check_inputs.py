@@ -7,12 +7,14 @@ Keep true:
 1. Texts are searched, never run; time is in proportion to their length.
 2. Where it cannot be told whether the program uses a file, the answer is `unsure` and never `free`.
 3. Only texts of the base count: what a change says of itself proves nothing.
+4. A source file that no import reaches is judged by who names it, as data is: a test can read it to compare
+   with it, load it by its path, or run it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from posixpath import dirname, join, normpath, splitext
 from typing import Literal, NamedTuple
 
@@ -30,6 +32,9 @@ FREE = Judged("free")
 _HELPER = Judged("sealed", "is loaded by the tests and not by the program")
 _PERHAPS_HELPER = Judged(
     "unsure", "is loaded by the checks, and whether it is part of the program could not be told"
+)
+_PERHAPS_SCRIPT = Judged(
+    "unsure", "is named by the checks, and whether it is part of the program could not be told"
 )
 _EXPECTED = Judged("sealed", "is data that the checks read and the program does not use")
 _SHARED = Judged("unsure", "is data that the checks read, and the program may use it too")
@@ -68,6 +73,17 @@ _GOLDEN = re.compile(
     re.IGNORECASE,
 )
 _DOCUMENTS = (".md", ".rst", ".adoc", ".markdown")
+_INCLUDES = re.compile(
+    r"^[ \t]*(?:#[ \t]*include|@?import|use|load|(?:require|include)(?:_once|_relative)?|source)\b[^\n;]*"
+    r"|\bfrom[ \t]*[\"'][^\"'\n]*[\"']|\b(?:require|import)[ \t]*\([^)\n]*\)",
+    re.MULTILINE,
+)
+"""Statements by which languages other than Python load a file that they name."""
+_SHELL_ENDS = (".sh", ".bash", ".zsh", ".ksh")
+_SHELL_WORD = re.compile(r"[^\s;&|()<>\"'`]+")
+_SHELL_SET = re.compile(r"[A-Za-z_]\w*=(.+)")
+_EVERYWHERE = {"__init__", "__main__", "index"}
+"""Stems that many folders have: such a name alone names no file."""
 _ENTRY = re.compile(r"""__name__\s*==\s*["']__main__["']""")
 _ROOTS = ("", "src", "lib")
 
@@ -86,28 +102,87 @@ class CheckInputs:
         paths: Collection[str] = (),
         subjects: Collection[str] = (),
         read: Collection[str] | None = (),
+        commands: Collection[str] = (),
     ) -> None:
-        """`subjects` are files that checks name as what is to be looked at."""
+        """`subjects` are files that checks name as what is to be looked at, `commands` shell text that checks
+        run."""
         self._read = None if read is None else frozenset(read)
         self._subjects = frozenset(subjects)
         self._paths = frozenset(paths)
         tests = {path for path in texts if is_test(path)}
-        graph = _Graph(texts, {*_ROOTS, *roots})
+        graph = _Graph(texts, {*_ROOTS, *roots}, _added_roots(texts, tests))
         self._modules = _judged_modules(texts, tests, graph)
         helpers = {path for path, judged in self._modules.items() if judged is _HELPER}
-        self._by_tests = _mentioned(texts[path] for path in sorted(tests | helpers))
-        program = [text for path, text in texts.items() if path not in tests and path not in helpers]
+        loading = [(path, texts[path]) for path in sorted(tests | helpers)]
+        by_python = _mentioned(text for path, text in loading if _is_python(path))
+        others = {path: text for path, text in loading if not _is_python(path)}
+        self._by_tests = by_python | _mentioned(others.values())
+        golden = {path for path in texts if path not in tests and _is_golden(path)}
+        golden -= graph.reached(set(texts) - golden)
+        program = [text for path, text in texts.items() if path not in tests | helpers | golden]
         self._by_program = _mentioned(program)
         self._made_endings = {ending for each in self._by_program if (ending := _made_ending(each))}
         """Endings of names that the program puts together at run time."""
+        self._texts = texts
+        self._tested = _stems(tests)
+        self._test_endings = {splitext(path)[1] for path in tests}
+        self._by_path = by_python | _named_by_path(others) | _shell_mentioned(commands)
+        self._test_made_endings = {ending for each in self._by_path if (ending := _made_ending(each))}
+        self._included = _mentioned(
+            match[0] for text in others.values() for match in _INCLUDES.finditer(text)
+        )
+        loaded = graph.reached(tests) - tests
+        self._groups = {_group(path) for path in loaded - helpers}
+        self._reached = graph.reached(set(texts) - golden)
+        self._only_program: frozenset[str] = frozenset()
+        self._behind: frozenset[str] = frozenset()
+        tops = {path for path in set(texts) - tests - self._reached if self._by_name(path).kind != "free"}
+        ours = set(texts) - tests - helpers
+        if not loaded and len(tops) == 1 and ours <= tops | graph.reached(tops) and not tops & golden:
+            # There is no other program that the tests could be about.
+            self._only_program = frozenset(ours)
+        else:
+            self._behind = frozenset(graph.reached(tops) - tests - graph.reached(set(texts) - tops - golden))
 
-    def module(self, path: str) -> Judged:
+    def source(self, path: str) -> Judged:
         """What a source file is."""
-        return self._modules.get(path, FREE)
+        if path in self._modules:
+            return self._modules[path]
+        if path in self._behind:
+            return _PERHAPS_HELPER
+        return FREE if path in self._reached or path in self._only_program else self._by_name(path)
+
+    def _by_name(self, path: str) -> Judged:
+        """What a source file is that no import reaches."""
+        is_golden = _is_golden(path)
+        *folders, name = path.split("/")
+        stem, ending = splitext(name)
+        text = self._texts.get(path, "")
+        is_named = name in self._by_path or (ending in self._test_made_endings and stem in self._by_tests)
+        if stem in _EVERYWHERE and not any(folder in self._by_path for folder in folders):
+            is_named = False
+        if not is_named and name in self._included:
+            # Of such languages it is not known what else loads it. Only its name can tell.
+            is_named = is_golden or _helps(path, text)
+        if not is_golden:
+            is_about = f"_{_stem(path).lower()}_" in self._tested and not _helps(path, text)
+            return FREE if not is_named or path in self._subjects or is_about else _PERHAPS_SCRIPT
+        if not is_named and not any(folder in self._by_tests for folder in folders):
+            return FREE
+        is_shared = name in self._by_program or any(folder in self._by_program for folder in folders)
+        has_graph = _is_python(path) or path.endswith(_SCRIPT_ENDS)
+        is_perhaps_program = (
+            is_shared
+            or ending in self._made_endings
+            or _ENTRY.search(text) is not None
+            or _group(path) in self._groups
+            or (not has_graph and ending in self._test_endings)
+        )
+        return _PERHAPS_SCRIPT if is_perhaps_program else _EXPECTED
 
     def data(self, path: str, read: Collection[str] | None = ()) -> Judged:
         """What a data file is; `read` are files that later checks were seen to read."""
-        is_golden = any(_GOLDEN.search(splitext(part)[0]) for part in path.split("/"))
+        is_golden = _is_golden(path)
         if not is_golden and path in self._subjects:
             return FREE
         folder, name = dirname(path).rpartition("/")[2], path.rpartition("/")[2]
@@ -131,7 +206,7 @@ def _judged_modules(texts: Mapping[str, str], tests: Collection[str], graph: _Gr
     others = set(texts) - set(tests)
     used = {target for path in others - loaded for target in graph.imports(path)}
     used = graph.reached(used) | used
-    tested = " ".join(f"_{_stem(path).lower()}_" for path in tests)
+    tested = _stems(tests)
     likely: set[str] = set()
     helping: set[str] = set()
     for path in loaded - used:
@@ -174,6 +249,24 @@ def _helps(path: str, text: str) -> bool:
     return named or _TEST_MODULES.search(text) is not None or _ASSERTS.search(text) is not None
 
 
+def _above(path: str) -> Iterator[str]:
+    while path := dirname(path):
+        yield path
+
+
+def _is_golden(path: str) -> bool:
+    return any(_GOLDEN.search(splitext(part)[0]) for part in path.split("/"))
+
+
+def _is_python(path: str) -> bool:
+    return path.endswith((".py", ".pyi"))
+
+
+def _stems(paths: Collection[str]) -> str:
+    """The stems of some files, in a text in which the words of a name can be searched."""
+    return " ".join(f"_{_stem(path).lower()}_" for path in paths)
+
+
 def _stem(path: str) -> str:
     name = path.rpartition("/")[2].partition(".")[0]
     return dirname(path).rpartition("/")[2] if name in ("__init__", "index") else name
@@ -190,15 +283,19 @@ def _group(path: str) -> str:
 class _Graph:
     """Which files import which, of one repository."""
 
-    def __init__(self, texts: Mapping[str, str], roots: Collection[str]) -> None:
+    def __init__(self, texts: Mapping[str, str], roots: Collection[str], added: Collection[str]) -> None:
+        """`added` are folders that tests add to the import path themselves."""
         self._texts = texts
+        self._added = sorted(added)
+        self._folders = {folder for path in texts for folder in _above(path)}
+        self._found_in: dict[str, list[str]] = {}
         self._roots = sorted({"" if root in (".", "") else root for root in roots})
         self._known: dict[str, frozenset[str]] = {}
 
     def imports(self, path: str) -> frozenset[str]:
         """The files that a file imports, packages above them too."""
         if path not in self._known:
-            find = self._python if path.endswith((".py", ".pyi")) else self._script
+            find = self._python if _is_python(path) else self._script
             self._known[path] = frozenset(find(path, self._texts.get(path, ""))) - {path}
         return self._known[path]
 
@@ -237,7 +334,7 @@ class _Graph:
                 here = dirname(here)
             starts = [here]
         else:
-            starts = [here, *self._roots]
+            starts = [here, *self._roots_with(parts[0])] if parts else []
         for start in starts:
             found = [
                 file
@@ -248,6 +345,16 @@ class _Graph:
             if found:
                 yield from found
                 return
+
+    def _roots_with(self, name: str) -> list[str]:
+        """The folders from which a module or package of this name can be imported."""
+        if name not in self._found_in:
+            self._found_in[name] = [
+                root
+                for root in (*self._roots, *self._added)
+                if f"{(at := join(root, name))}.py" in self._texts or at in self._folders
+            ]
+        return self._found_in[name]
 
     def _script(self, path: str, text: str) -> Iterator[str]:
         if not path.endswith(_SCRIPT_ENDS):
@@ -264,13 +371,45 @@ def _files_of(module: str) -> tuple[str, ...]:
     return (f"{module}.py", f"{module}/__init__.py") if module else ()
 
 
-def _mentioned(texts: Iterator[str] | list[str]) -> frozenset[str]:
+def _mentioned(texts: Iterable[str]) -> frozenset[str]:
     """The parts of paths that stand in the string literals of some texts."""
     found: set[str] = set()
     for text in texts:
         for match in _STRING.finditer(text):
             found.update(filter(None, re.split(r"[/\\\s]+", match[1] or match[2] or match[3])))
     return frozenset(found)
+
+
+def _named_by_path(texts: Mapping[str, str]) -> frozenset[str]:
+    """The parts of paths that tests in other languages than Python name, but not to include them."""
+    scripts = [text for path, text in texts.items() if path.endswith(_SHELL_ENDS)]
+    return _mentioned(_INCLUDES.sub("", text) for text in texts.values()) | _shell_mentioned(scripts)
+
+
+def _shell_mentioned(texts: Iterable[str]) -> frozenset[str]:
+    """The parts of paths in shell text that are set as a variable, or stand behind one: where such a path
+    leads to is not known. Others are found by reading the command.
+
+    >>> sorted(_shell_mentioned(["D=./lib; sh $D/cmp.sh a.txt"]))
+    ['.', 'cmp.sh', 'lib']
+    """
+    found: set[str] = set()
+    for text in texts:
+        for match in _SHELL_WORD.finditer(text):
+            value = _SHELL_SET.fullmatch(match[0])
+            if value is not None or "$" in match[0]:
+                parts = (value[1] if value is not None else match[0]).split("/")
+                found.update(part for part in parts if part and "$" not in part)
+    return frozenset(found)
+
+
+def _added_roots(texts: Mapping[str, str], tests: Collection[str]) -> set[str]:
+    """Folders that tests may add to the import path: those that they name where they change it."""
+    changing = [
+        texts[path] for path in tests if "sys.path" in texts[path] or "syspath_prepend" in texts[path]
+    ]
+    named = _mentioned(changing)
+    return {folder for path in texts if (folder := dirname(path)) and folder.rpartition("/")[2] in named}
 
 
 def _made_ending(mentioned: str) -> str:

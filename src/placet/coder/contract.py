@@ -15,6 +15,7 @@ import msgspec
 
 from placet.coder.command_line import tool_of
 from placet.errors import UsageError
+from placet.ir.provenance import Labels, joined, printed_by_check
 from placet.ir.to_dict import ToDict
 from placet.safe_text import clean
 from placet.tools.builtin.matching.globs import compile_glob
@@ -109,6 +110,11 @@ class CheckResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     check itself rewrites."""
     read: tuple[str, ...] | None = ()
     """Data files of the repository that it read; `None` if that is not known."""
+
+
+def labels_of_output(results: Sequence[CheckResult]) -> Labels:
+    """The labels on what a model is shown of these checks. Of those that passed it sees no output."""
+    return joined(*(printed_by_check(result.name) for result in results if not result.passed))
 
 
 def first_red(results: Sequence[CheckResult]) -> CheckResult | None:

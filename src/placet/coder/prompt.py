@@ -83,7 +83,7 @@ def task_words(
 
 def task_parts(intent: str, prompt: str, labels: Labels) -> tuple[SourcedText, ...]:
     """The message of an iteration by its parts: the task is the person's, all else a program's. `labels` are
-    those of the rest, because of what earlier iterations had read."""
+    those of the rest: of the output of checks, and of what earlier iterations had read."""
     begins, task = _TASK, intent.strip()
     if not prompt.startswith(begins + task):
         return (SourcedText(prompt, "program", recorded(None)),)

@@ -152,7 +152,7 @@ class Seal:
         if self._inputs is None or self.why(plain) or self._is_lifted(plain) or CACHE in plain.split("/"):
             return ""
         if is_code(plain):
-            judged = self._inputs.module(plain)
+            judged = self._inputs.source(plain)
         else:
             judged = self._inputs.data(plain, self._read_by(results))
         return judged.why if judged.kind == "unsure" else ""
@@ -217,10 +217,10 @@ class Seal:
         return ""
 
     def _as_data(self, path: str) -> str:
-        """Why a path is sealed because only checks read it as data."""
-        if self._inputs is None or is_code(path):
+        """Why a path is sealed because only checks read it, to compare with it or to load it."""
+        if self._inputs is None:
             return ""
-        judged = self._inputs.data(path)
+        judged = self._inputs.source(path) if is_code(path) else self._inputs.data(path)
         return judged.why if judged.kind == "sealed" else ""
 
     def _read_by(self, results: Sequence[CheckResult]) -> frozenset[str] | None:
@@ -289,9 +289,15 @@ class Seal:
             paths=self._base,
             subjects=subjects,
             read=self._read_by(baseline),
+            commands={
+                text
+                for check in self._contract.checks
+                for step in steps(check.command, texts)
+                for text in (check.command, texts.get(step.by, ""))
+            },
         )
         for path in sources:
-            judged = self._inputs.module(path)
+            judged = self._inputs.source(path)
             if judged.kind == "sealed":
                 self._files.setdefault(path, judged.why)
 

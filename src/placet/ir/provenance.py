@@ -7,7 +7,7 @@ that a value counts as the person's only if the person typed it.
 Keep true:
 1. A part that carries labels is never a person's, whatever its origin says.
 2. A text whose provenance is not recorded is untrusted, unless it is known that a person typed it.
-3. A path names actions, tools, agents and hooks, never values.
+3. A path names actions, tools, agents, hooks and checks, never values.
 """
 
 from __future__ import annotations
@@ -130,6 +130,15 @@ def joined(*all_labels: Labels | None) -> Labels:
 def recorded(labels: Labels | None) -> Labels:
     """Labels as they were recorded; of a record without any, the text is untrusted."""
     return {"untrusted": (_NOT_RECORDED,)} if labels is None else labels
+
+
+def printed_by_check(name: str) -> Labels:
+    """The labels on the output of a check: it runs code and prints data that anybody may have written.
+
+    >>> printed_by_check("tests")
+    {'untrusted': ('check (tests)',)}
+    """
+    return {"untrusted": (f"check ({name})",)}
 
 
 class SourceSpan(msgspec.Struct, frozen=True, omit_defaults=True):

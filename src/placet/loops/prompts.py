@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placet.coder.contract import CheckResult
-from placet.ir.provenance import Labels, Origin, SourcedText, recorded, separated
+from placet.coder.contract import CheckResult, labels_of_output
+from placet.ir.provenance import Labels, Origin, SourcedText, joined, recorded, separated
 from placet.loops.levels import WORDS
 from placet.loops.round import Round
 from placet.loops.verdict import REPORT, TOOL
@@ -62,7 +62,8 @@ def maker_task(round: Round) -> tuple[SourcedText, ...]:
         parts.append(_data(words, truncate(round.brought, _MOST_DIFF), round.brought_labels, "agent"))
     red = [check for check in round.baseline if not check.passed]
     if red:
-        parts.append((_own("These checks are red before any work:\n" + _checks(red)),))
+        title = "These checks are red before any work"
+        parts.append(_data(title, _checks(red), labels_of_output(red)))
     if round.context:
         title = "What the hook of this loop wrote"
         parts.append(_data(title, truncate(round.context, _MOST_CONTEXT), round.context_labels))
@@ -102,7 +103,8 @@ def checker_task(round: Round, diff: str) -> tuple[SourcedText, ...]:
         parts.append((_own("No file was changed."),))
     if round.checks:
         # They ran on what the maker wrote.
-        parts.append(_data("What the checks say of it", _checks(round.checks), labels))
+        of_checks = joined(labels, labels_of_output(round.checks))
+        parts.append(_data("What the checks say of it", _checks(round.checks), of_checks))
     return separated(parts)
 
 
