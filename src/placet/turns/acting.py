@@ -117,6 +117,9 @@ class Acting(Asking):
             halt = _waits([waiting for each in halts for waiting in each.waiting])
         for came in group:
             self._fresh.append(came.marks)
+            if came.status != "rejected" and not self._offer.is_read_only(came.asked):
+                # By what it had read as it wrote the call: fresh marks are read with the next request.
+                self._reading.answers.changed(self._reading.marks)
             if came.answer is not None:
                 self._reading.answers.came(came.answer)
             if came.status in MADE:
