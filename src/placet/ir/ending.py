@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import msgspec
 
 from placet.ir.json_value import JsonValue
-from placet.ir.provenance import Labels
+from placet.ir.provenance import Labels, SourcedText, recorded
 from placet.ir.result import Waiting
 from placet.ir.to_dict import ToDict
 from placet.ir.usage import Usage
@@ -78,6 +78,11 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
     labels: Labels | None = None
     """The labels on what the model wrote, because of what it had read, each with the path by which it came.
     `None` if that was not recorded."""
+
+    @property
+    def sourced(self) -> SourcedText:
+        """`summary` with its provenance, to pass on to another agent."""
+        return SourcedText(self.summary, "agent", recorded(self.labels))
 
     @property
     def succeeded(self) -> bool:
