@@ -59,6 +59,8 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
     unasked: Mapping[str, str] = {}
     """Refused tools that needed an approval when there was nobody to ask, with the tier that each needs. The
     tier is empty where a rule or `gated_tools` wanted the approval."""
+    withheld: tuple[str, ...] = ()
+    """Refused tools that the required isolation withholds, because they run outside of every sandbox."""
     usage: Usage | None = None
     """Tokens of all answers, as far as they are known."""
     cost_usd: float | None = None
@@ -91,11 +93,25 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
 
     @property
     def advice(self) -> str:
-        """What allows the calls in `unasked`, for the person who runs the program; empty if there are none.
+        """What allows the calls in `unasked` and `withheld`, for the person who runs the program; empty if
+        there are none.
 
         >>> Ending(status="success", summary="", unasked={"pay": "full_access"}).advice
         "To allow pay, pass posture='full_access', or give the Runtime a person to ask."
         """
+        return " ".join(filter(None, (self._advice_on_unasked(), self._advice_on_withheld())))
+
+    def _advice_on_withheld(self) -> str:
+        if not self.withheld:
+            return ""
+        names = ", ".join(f'"{name}"' for name in self.withheld)
+        return (
+            f"To offer {', '.join(self.withheld)} outside of every sandbox, pass "
+            f"Isolation(trusted=[{names}]), or write trusted_tools = [{names}] under [isolation] in your own "
+            "settings.toml."
+        )
+
+    def _advice_on_unasked(self) -> str:
         if not self.unasked:
             return ""
         names, tiers = ", ".join(self.unasked), set(self.unasked.values())
@@ -111,4 +127,6 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
         del data["output"], data["cut_off"]
         if not self.unasked:
             del data["unasked"]
+        if not self.withheld:
+            del data["withheld"]
         return data

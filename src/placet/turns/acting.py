@@ -68,6 +68,7 @@ class Acting(Asking):
         self._called: list[str] = []
         self._refused: list[str] = []
         self._unasked: dict[str, str] = {}
+        self._withheld: list[str] = []
 
     async def _act(self, result: Result) -> Halt | None:
         """Carry out the calls of a turn, and tell the model what came of each."""
@@ -128,6 +129,8 @@ class Acting(Asking):
                 self._succeeded.append(came.asked.call.name)
             elif came.status == "rejected":
                 self._refused.append(truncate(came.asked.call.name, NAMED))
+                if self._offer.is_withheld(came.asked):
+                    self._withheld.append(came.asked.call.name)
                 if (tier := unasked_for(came.text)) is not None:
                     self._unasked[truncate(came.asked.call.name, NAMED)] = tier
             self._add_result(came)
