@@ -348,7 +348,7 @@ class Redactor:
             self.add_secret(secret)
 
     def add_secret(self, value: str) -> None:
-        """Register a secret. It is removed wherever it occurs, also percent-encoded, in base64, hex or escaped.
+        """Register a secret. It is removed wherever it is, also percent-encoded, in base64, hex or escapes.
 
         White space around it is ignored. Of a secret of several lines, each long line is a secret of its own.
 
