@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import base64
 import copy
+import html
 import json
+import shlex
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
+from xml.sax import saxutils
 
 import pytest
 from hypothesis import assume, given
@@ -258,6 +262,84 @@ def test_a_registered_secret_with_quotes_goes_when_escaped_once_or_twice() -> No
 
     assert redactor.text(once) == json.dumps({"a": REDACTED})
     assert redactor.text(json.dumps({"b": once})) == json.dumps({"b": json.dumps({"a": REDACTED})})
+
+
+SPECIAL = [
+    "Zq9-'\"k\\w7X-tail",
+    "it's-a-single",
+    'a-"double"-one',
+    "back\\'slash-quote",
+    "pässwort-geheim-1",
+    "tok\x1ben\tand\x7fcontrol",
+    "<tag>&amp;it's-9",
+    "emoji-\U0001f600-secret",
+    "slash/and+plus?>>",
+]
+
+
+def _html(text: str) -> str:
+    return html.escape(text).replace("&#x27;", "&#39;")
+
+
+WRITERS: dict[str, Callable[[str], str]] = {
+    "repr": repr,
+    "repr in the other quotes": lambda text: repr(f"{text}'\""),
+    "ascii": ascii,
+    "ascii in the other quotes": lambda text: ascii(f"{text}'\""),
+    "bytes": lambda text: repr(text.encode()),
+    "bytes in the other quotes": lambda text: repr(f"{text}'\"".encode()),
+    "a KeyError": lambda text: repr(str(KeyError(text))),
+    "JSON in repr": lambda text: repr(json.dumps({"a": text})),
+    "repr in JSON": lambda text: json.dumps({"a": repr(text)}),
+    "bytes in JSON": lambda text: json.dumps({"a": repr(text.encode())}),
+    "JSON for HTML": lambda text: (
+        json.dumps(text).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    ),
+    "HTML": html.escape,
+    "HTML text": lambda text: html.escape(text, quote=False),
+    "HTML of templates": _html,
+    "XML": lambda text: saxutils.escape(text, {'"': "&quot;", "'": "&apos;"}),
+    "a command line": shlex.quote,
+}
+
+
+@pytest.mark.parametrize("secret", SPECIAL)
+@pytest.mark.parametrize("written", WRITERS.values(), ids=WRITERS)
+def test_a_registered_secret_goes_however_it_was_escaped(written: Callable[[str], str], secret: str) -> None:
+    redactor = Redactor([secret])
+    text = written(f"(head) {secret} (tail)")
+
+    shown = redactor.text(text)
+
+    assert shown.partition("(head) ")[2].partition(" (tail)")[0] == REDACTED
+    assert redactor.longest_secret() >= len(text.partition("(head) ")[2].partition(" (tail)")[0])
+
+
+@pytest.mark.parametrize("secret", SPECIAL)
+def test_a_registered_secret_goes_in_hex(secret: str) -> None:
+    in_hex = f"(head) {secret} (tail)".encode().hex()
+
+    for text in (in_hex, in_hex.upper()):
+        shown = bytes.fromhex(Redactor([secret]).text(text).replace(REDACTED, b"<>".hex()))
+        assert shown == b"(head) <> (tail)"
+
+
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("before", [b"", b"u", b"u:", b"usr", b"user:"])
+@pytest.mark.parametrize("after", [b"", b"\xff", b"\xff?", b"\xff??"])
+@pytest.mark.parametrize("secret", [SECRET, "hunter", *SPECIAL])
+def test_a_registered_secret_goes_wherever_it_stands_in_what_was_encoded(
+    secret: str, after: bytes, before: bytes, encode: Callable[[bytes], bytes]
+) -> None:
+    raw = secret.encode()
+    encoded = encode(before + raw + after).decode()
+
+    shown = Redactor([secret]).text(f"Basic: {encoded}")
+
+    # Characters that have bits of something else stay.
+    left = encoded[: -(-len(before) * 8 // 6)]
+    right = encoded[len(before + raw) * 8 // 6 :] if after else ""
+    assert shown == f"Basic: {left}{REDACTED}{right}"
 
 
 def test_of_two_secrets_that_begin_alike_the_longer_one_leaves_nothing() -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from heapq import merge
 from itertools import islice, repeat
@@ -44,6 +44,8 @@ _DEEPEST = MAX_DEPTH + 20
 """A value and what it is wrapped in. What lies deeper is not looked at, so it is not shown either."""
 _CACHED_LENGTH, _CACHED = 64, 4096
 """Short texts found clean are remembered, that many at a time: names of tools and statuses come again."""
+_SAFE_IN_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+"""As many writers of JSON escape these."""
 _NO_TEXT = frozenset({int, float, bool, type(None)})
 
 _SURE = """password passwords passwd passphrase pwd authorization api_key api_keys access_key secret_key
@@ -257,11 +259,56 @@ def _forms(secret: str) -> Iterator[str]:
     raw = secret.encode("utf-8", "surrogatepass")
     for percent in (secret, quote(raw), quote(raw, safe=""), quote_plus(raw)):
         yield from (percent, re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), percent))
-    for encoded in (b64encode(raw).decode(), urlsafe_b64encode(raw).decode()):
-        yield from (encoded, encoded.rstrip("="))
+    yield from _in_base64(raw)
+    yield from (raw.hex(), raw.hex().upper())
+    yield from _in_markup(secret)
+    for once in _escaped(secret, raw):
+        yield once
+        # An error message inside a JSON document, or a JSON document inside an error message.
+        yield from (json.dumps(once, ensure_ascii=False)[1:-1], *_in_quotes(once, repr))
+
+
+def _escaped(secret: str, raw: bytes) -> Iterator[str]:
+    """The secret inside a literal of JSON or of Python."""
     for ascii_only in (False, True):
         escaped = json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
-        yield from (escaped, escaped.replace("/", "\\/"), json.dumps(escaped, ensure_ascii=ascii_only)[1:-1])
+        yield from (escaped, escaped.replace("/", "\\/"), escaped.translate(_SAFE_IN_HTML))
+    yield from _in_quotes(secret, repr)
+    yield from _in_quotes(secret, ascii)
+    # Each byte stands for itself as a character of Latin-1; what is not ASCII is escaped.
+    yield from _in_quotes(raw.decode("latin-1"), lambda part: repr(part.encode("latin-1"))[1:])
+
+
+def _in_quotes(text: str, literal: Callable[[str], str]) -> Iterator[str]:
+    """A text inside a longer literal of Python. Its other characters decide whether `'` is escaped."""
+    parts = [literal(part)[1:-1] for part in text.split("'")]
+    yield from ("'".join(parts), "\\'".join(parts))
+
+
+def _in_markup(secret: str) -> Iterator[str]:
+    """The secret in HTML or XML, and in a command line in quotes."""
+    text = secret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    yield text
+    for double, single in (
+        ("&quot;", "&#x27;"),
+        ("&#34;", "&#39;"),
+        ("&quot;", "&#39;"),
+        ("&quot;", "&apos;"),
+    ):
+        yield text.replace('"', double).replace("'", single)
+    yield from (secret.replace("'", "'\"'\"'"), secret.replace("'", "'\\''"))
+
+
+def _in_base64(raw: bytes) -> Iterator[str]:
+    """The secret as a part of something in base64, such as `user:secret`: at the end of it, or before more.
+
+    A character has 6 bits. One with bits of the secret and of what stands beside it is not removed.
+    """
+    for before, shared in ((0, 0), (1, 2), (2, 3)):
+        padded = bytes(before) + raw
+        whole = len(padded) * 8 // 6
+        for encoded in (b64encode(padded).decode(), urlsafe_b64encode(padded).decode()):
+            yield from (encoded[shared:], encoded[shared:].rstrip("="), encoded[shared:whole])
 
 
 class Redactor:
@@ -301,7 +348,7 @@ class Redactor:
             self.add_secret(secret)
 
     def add_secret(self, value: str) -> None:
-        """Register a secret. It is removed wherever it occurs, also percent-encoded, in base64 or escaped.
+        """Register a secret. It is removed wherever it is, also percent-encoded, in base64, hex or escapes.
 
         White space around it is ignored. Of a secret of several lines, each long line is a secret of its own.
 

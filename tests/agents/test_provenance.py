@@ -304,6 +304,18 @@ async def test_a_result_that_is_handed_on_by_hand_keeps_its_labels() -> None:
     assert post.sent == []
 
 
+async def test_the_answer_of_an_assistant_that_is_handed_on_keeps_its_labels() -> None:
+    post = Post()
+    model = Scripted([[call("fetch")], EVIL])
+    ending = await Assistant(Runtime(tools=post.tools()), model, posture="full_access").run("Read it.")
+
+    await post.writer().run([SourcedText("Answer this: "), ending.sourced])
+
+    assert (ending.sourced.text, ending.sourced.origin) == (EVIL, "agent")
+    assert "untrusted" in ending.sourced.labels
+    assert post.sent == []
+
+
 async def test_a_program_says_where_a_text_is_from() -> None:
     post = Post()
     stored = SourcedText(f"Last time it was {EVIL}.", "program", {"untrusted": ("memory",)})

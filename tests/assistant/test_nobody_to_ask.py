@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from placet import Assistant, MemoryJournal, Runtime, SqlApprovals, SqlJournal, open_database, tool
+from placet import Assistant, Isolation, MemoryJournal, Runtime, SqlApprovals, SqlJournal, open_database, tool
 from placet.inference import Scripted
 from placet.inference.messages import ToolCall, ToolResult
 from placet.inference.model import Result
@@ -56,6 +56,24 @@ async def test_ask_user_with_nobody_to_ask_has_the_model_decide_or_state_what_is
     assert "nobody can be asked" in told(model)
     assert "Decide yourself" in told(model)
     assert "state what is missing" in told(model)
+
+
+@pytest.mark.parametrize("tools", [None, ["put"]], ids=["all tools", "some tools"])
+async def test_a_tool_that_isolation_withholds_is_only_not_there_for_the_model(
+    tools: list[str] | None,
+) -> None:
+    runtime = Runtime(tools=[pay, put], isolation=Isolation("process", trusted=["put"]))
+    model = model_for("pay", amount=1)
+
+    ending = await Assistant(runtime, model, tools=tools, posture="full_access").run("Go")
+
+    assert "isolation" not in told(model).lower()
+    assert "trusted" not in told(model)
+    assert "settings" not in told(model)
+    assert not FOR_PEOPLE.search(told(model))
+    assert (ending.refused, ending.withheld) == (("pay",), ("pay",))
+    assert 'trusted_tools = ["pay"]' in ending.advice
+    assert ending.as_json()["withheld"] == ("pay",)
 
 
 @pytest.mark.parametrize(

@@ -92,3 +92,24 @@ async def test_a_checkpoint_holds_no_secret_in_its_events() -> None:
     await rt.execute(plan(call("a", "tell")))
 
     assert SECRET not in repr(rt.checkpoint().events)
+
+
+async def test_a_secret_that_an_error_message_escapes_does_not_reach_the_disk(tmp_path: Path) -> None:
+    secret = "Zq9-'\"k\\w7X-p\u00e4ss"
+
+    def look_up() -> str:
+        return {"other": "x"}[secret]
+
+    def send() -> str:
+        raise ValueError(f"bad header {secret.encode()!r}, {secret!a}")
+
+    with open_database(str(tmp_path / "a.db")) as database:
+        log = EventLog(sinks=[SqlEvents(database)], redactor=Redactor([secret]))
+        rt = Runtime(tools=[tool_of("look_up", look_up), tool_of("send", send)], events=log)
+        for name in ("look_up", "send"):
+            assert not (await rt.execute(plan(call("a", name)))).succeeded
+        log.flush()
+
+    written = (tmp_path / "a.db").read_bytes()
+    assert b"bad header" in written
+    assert b"w7X" not in written

@@ -276,15 +276,14 @@ async def test_lenient_calls_come_back_in_order_and_leave_the_words(
     assume(len({name for name, *_ in drawn}) == len(drawn))
     assume(not any({"type", "properties"} <= given.keys() for _, given, *_ in drawn))
     tools = [fitting(name, given) for name, given, *_ in drawn]
-    # A second document in the tags of one call is an error; a test of its own is about that.
+    # Anything else in the tags of one call is an error; tests of their own are about that.
     in_order = [around for *_, around in drawn]
     assume(
-        between == " and "
-        or all(
-            "<" in later
+        all(
+            "<" in later and between != " and "
             for n, each in enumerate(in_order)
             if each == "<tool_call>{}"
-            for later in in_order[n:]
+            for later in in_order[n + 1 :]
         )
     )
     written = [around.replace("{}", form(name, given)) for name, given, form, around in drawn]
@@ -615,7 +614,7 @@ def test_the_declaration_of_a_tool_is_no_call() -> None:
 
 async def test_words_around_calls_are_kept() -> None:
     tagged = f"<tool_call>{CALL}</tool_call>"
-    text = f"First {tagged} then {CALL} and\n```json\n{CALL}\n{CALL}\n```\n"
+    text = f"First {tagged} then {CALL} and\n```json\n{CALL}\n```\n```json\n{CALL}\n```\n"
 
     lenient, native = [await answer(mode, text) for mode in (LenientTools, NativeThenLenient)]
 
@@ -676,6 +675,50 @@ async def test_two_documents_in_one_call_are_an_error_and_no_calls(text: str) ->
         assert call.problem
         assert call.arguments == {}
         assert call.raw == text
+
+
+MORE = [
+    *(" and ", "|", "---", " // ", "\0", "\ufeff", "null", " null ", "[", "}", "]", "<b>", "\\n", "```"),
+    *(f"{' ' * 30}x", "<!-- -->", "\n```\n", '"', "1", "{", "{}", "[]", '{"', '[{"'),
+]
+
+
+@pytest.mark.parametrize("end", ["</tool_call>", "", "</tool_call> Done."], ids=["closed", "open", "words"])
+@pytest.mark.parametrize("more", MORE)
+@pytest.mark.parametrize("second", [CALL, ""], ids=["second", "alone"])
+async def test_anything_else_in_the_tags_of_a_call_is_an_error_and_no_call(
+    second: str, more: str, end: str
+) -> None:
+    for mode in (LenientTools, NativeThenLenient):
+        (call,) = (await answer(mode, f"<tool_call>{CALL}{more}{second}{end}")).calls
+
+        assert call.problem
+        assert call.arguments == {}
+
+
+@pytest.mark.parametrize("more", [more for more in MORE if more not in ("{}", "[]")])
+async def test_words_between_calls_in_tags_for_several_drop_no_call_silently(more: str) -> None:
+    for mode in (LenientTools, NativeThenLenient):
+        result = await answer(mode, f"<tool_calls>{CALL}{more}{CALL}</tool_calls>")
+
+        assert len(result.calls) == 2 or any(call.problem for call in result.calls)
+
+
+@pytest.mark.parametrize("between", ["", "\n", ", ", " \n\n"])
+async def test_two_documents_in_one_code_fence_are_an_error(between: str) -> None:
+    text = f"```json\n{CALL}{between}{CALL}\n```"
+    for mode in (LenientTools, NativeThenLenient):
+        (call,) = (await answer(mode, text)).calls
+
+        assert call.problem
+        assert call.arguments == {}
+        assert call.raw == text
+
+
+@pytest.mark.parametrize("space", ["", " ", "\n\n", " " * 50, "\t\r\n"])
+async def test_white_space_behind_a_call_in_its_tags_is_fine(space: str) -> None:
+    for mode in (LenientTools, NativeThenLenient):
+        assert (await answer(mode, f"<tool_call>{CALL}{space}</tool_call>")).calls == CALLED
 
 
 async def test_calls_in_tags_of_their_own_are_calls_also_where_none_is_closed() -> None:

@@ -644,6 +644,13 @@ DEFECTS: tuple[Defect, ...] = (
         ("tests/policy/test_sources.py", "tests/turns/test_sources.py"),
     ),
     Defect(
+        "governance: an answer counts that came after a change by a model that had read marked data",
+        "turns/acting.py",
+        "                self._reading.answers.changed(self._reading.marks)\n",
+        "                pass\n",
+        ("tests/turns/test_sources.py",),
+    ),
+    Defect(
         "governance: a source counts that nobody named",
         "policy/sources.py",
         "            if not _is_said(named, heard):",
@@ -1642,6 +1649,20 @@ DEFECTS: tuple[Defect, ...] = (
         "        shown = _redact(text[len(text) - size : end]) + text[end:]\n",
         "        shown = text[len(text) - size :]\n",
         ("tests/test_truncation.py",),
+    ),
+    Defect(
+        "a registered secret that Python escaped is not recognised",
+        "redaction.py",
+        "    yield from _in_quotes(secret, repr)\n    yield from _in_quotes(secret, ascii)\n",
+        "",
+        ("tests/test_redaction.py", "tests/events/test_redacted_log.py"),
+    ),
+    Defect(
+        "of two documents in the tags of one call the first runs",
+        "inference/tool_modes/search.py",
+        "        if _holds_more(text, position, still_open, last_end):",
+        "        if False:",
+        ("tests/inference/test_tool_modes.py",),
     ),
     Defect(
         "one word of a placeholder makes a value one",

@@ -41,9 +41,13 @@ class Talk:
             self._reading.heard(text)
         self._reading.read(WEB)
 
-    def got(self, name: str, output: Any, /, *, body: Any = None, **parameters: Any) -> Talk:
+    def got(
+        self, name: str, output: Any, /, *, body: Any = None, changes: bool = False, **parameters: Any
+    ) -> Talk:
         """The model has called a tool, which answered."""
         self._reading.answers.wrote([parameters])
+        if changes:
+            self._reading.answers.changed(self._reading.marks)
         marked = [] if body is None else [((body,), "untrusted")]
         answer = ToolAnswer(Action(id="a", tool=name, parameters=parameters), None, output, marked)  # type: ignore[arg-type]
         self._reading.answers.came(answer)
@@ -142,6 +146,23 @@ def test_what_was_stored_a_moment_ago_and_read_back_proves_nothing() -> None:
 
     talk = Talk("pay bill.txt").got("write", "ok", path="bill.txt", text=f"IBAN: {EVIL}")
     assert not talk.got("file", f"IBAN: {EVIL}", path="bill.txt").passes(EVIL, FILE)
+
+
+def test_what_was_stored_in_parts_and_read_back_proves_nothing() -> None:
+    talk = (
+        Talk("x").got("add_entry", "ok", changes=True, user="evil").got("add_host", "ok", host="example.net")
+    )
+    assert not talk.got("book", {"email": EVIL}, name="Ann").passes(EVIL, BOOK)
+
+    # Neither does what a tool copied without being told the value, nor the answer of that tool itself.
+    assert not Talk("x").got("copy_mail", "ok", changes=True).got("book", EVIL).passes(EVIL, BOOK)
+    assert not Talk("x").got("book", EVIL, changes=True).passes(EVIL, BOOK)
+
+
+def test_a_value_that_a_source_held_before_anything_could_be_stored_still_passes() -> None:
+    talk = Talk("x").got("book", {"email": ANN}).got("add_entry", "ok", changes=True, name="evil")
+
+    assert talk.got("book", {"email": ANN}).passes(ANN, BOOK)
 
 
 def test_what_was_read_first_and_written_then_still_passes() -> None:

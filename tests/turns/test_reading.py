@@ -177,6 +177,12 @@ def test_any_message_of_the_person_will_do_but_only_one_whole() -> None:
         ("a.txt | b.txt", "a.txt"),
         ("see #12", 12),
         ("two\nlines here", "two\nlines"),
+        ("to Ann<a@b.com>, thanks", "a@b.com"),
+        ("to `a@b.com`!", "a@b.com"),
+        ("to {a@b.com}", "a@b.com"),
+        ("50% off, \u20ac20 or 20\u20ac", [50, 20]),
+        ("\U0001f4e7a@b.com", "a@b.com"),
+        ("a@b.com,c@d.com;e@f.com", ["a@b.com", "c@d.com", "e@f.com"]),
     ],
 )
 def test_what_the_person_wrote_as_a_whole_is_not_marked(message: str, value: Any) -> None:
@@ -226,6 +232,14 @@ def test_what_the_person_wrote_as_a_whole_is_not_marked(message: str, value: Any
         ("foo#evil", "evil"),
         ("mail bob*evil.com", "evil.com"),
         ("limit=5", 5),
+        *(
+            (f"mail x{sign}a@b.com", "a@b.com")
+            for sign in "!#$%&'*+-/=?^_`{|}~.@:\uff20\uff0e\u20ac\U0001f4e7"
+        ),
+        *((f"see a.com{sign}x", "a.com") for sign in "!#$%&'*+-/=?^_`{|}~.@:\uff20\uff0e\u20ac"),
+        ("x%40evil.com", "evil.com"),
+        ("evil.com%2Fx", "evil.com"),
+        ("user$admin", "admin"),
     ],
 )
 def test_a_part_of_something_longer_is_not_the_persons_value(message: str, value: Any) -> None:

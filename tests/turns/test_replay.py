@@ -13,7 +13,7 @@ import msgspec
 import pydantic
 import pytest
 
-from placet import Cancel, tool
+from placet import Cancel, Isolation, Runtime, tool
 from placet.errors import ContextTooLong, InputError
 from placet.inference import Replaying, Scripted
 from placet.inference.messages import Image
@@ -90,6 +90,22 @@ async def test_a_run_replays_without_its_folder_its_tools_and_its_model(room: Wo
         ["read_file", "list_dir", "write_file"],
     )
     assert room.files() == {}, "nothing was written again"
+
+
+async def test_a_call_of_a_tool_that_isolation_withholds_replays(room: Workroom, path: Path) -> None:
+    @tool
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    runtime = Runtime(tools=[pay], isolation=Isolation("process"))
+    ending = await room.assistant([[call("pay")], "Done."], runtime=runtime).run("Pay.", record=path)
+
+    found = same(await replay(path))
+
+    assert ending.withheld == ("pay",)
+    assert found.ending is not None
+    assert found.ending.withheld == ("pay",)
 
 
 async def test_the_file_is_still_a_recording_of_its_model(room: Workroom, path: Path) -> None:

@@ -45,6 +45,8 @@ class AgentResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Calls of tools that it may use, which a rule or a person refused."""
     unasked: Mapping[str, str] = {}
     """Denied tools that needed an approval when there was nobody to ask; as in `Ending`."""
+    withheld: tuple[str, ...] = ()
+    """Denied tools that the required isolation withholds; as in `Ending`."""
     missing: Mapping[str, int] = {}
     """Tools on its list that it called and that do not exist, with the number of calls."""
     goal: GoalResult | None = None
@@ -91,6 +93,7 @@ class AgentResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
             called=self.called,
             refused=(*refused, *self.denied),
             unasked=self.unasked,
+            withheld=self.withheld,
             usage=self.usage,
             cost_usd=self.cost_usd,
             run_id=self.run_id,
@@ -145,6 +148,7 @@ def sum_up(
         denied=tuple(name for name in refused if name in allowed and name not in absent),
         missing=dict(Counter(name for name in refused if name in allowed and name in absent)),
         unasked={name: tier for ending in endings for name, tier in ending.unasked.items()},
+        withheld=tuple(dict.fromkeys(name for ending in endings for name in ending.withheld)),
         goal=goal,
         usage=_sum(endings),
         cost_usd=_costs(endings),

@@ -292,7 +292,7 @@ def show_ending(
     from placet.cli.ending import ending_lines, unasked_lines
 
     if told.as_json:
-        for line in unasked_lines(ending) if ending.unasked else ():
+        for line in unasked_lines(ending):
             output.talk(line)
         shown: dict[str, Any] = ending.as_json() if told.data is None else told.data()
         if told.warnings is not None:

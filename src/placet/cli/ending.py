@@ -75,8 +75,7 @@ def ending_lines(
     yield f"{sign} {word}{refused_words(ending)}{why}{f' ({spent})' if spent else ''}"
     if ending.is_cut_off:
         yield "  The answer ran into the limit on its length, and is cut off."
-    if ending.unasked:
-        yield from unasked_lines(ending)
+    yield from unasked_lines(ending)
     if not is_kept:
         return
     run, place = name_words(ending.run_id), db_words(db)
@@ -87,9 +86,17 @@ def ending_lines(
 
 
 def unasked_lines(ending: Ending) -> Iterator[str]:
-    """What needed an approval when nothing was kept, so that nobody could be asked."""
+    """What needed an approval when nothing was kept, so that nobody could be asked; and which tools the
+    required isolation withheld."""
     from placet.safe_text import clean
 
+    if ending.withheld:
+        kept_back = [clean(name, 40) for name in ending.withheld[:_NAMES]]
+        trusted = ", ".join(f'"{name}"' for name in kept_back)
+        yield f"  Not offered, because it runs outside of every sandbox: {', '.join(kept_back)}."
+        yield f"  To trust it: trusted_tools = [{trusted}] under [isolation] in your own settings.toml"
+    if not ending.unasked:
+        return
     needs = [f"{clean(name, 40)} needs {tier or 'an approval'}" for name, tier in ending.unasked.items()]
     more = f" and {len(needs) - _NAMES:,} more" if len(needs) > _NAMES else ""
     posture = "full_access" if "full_access" in ending.unasked.values() else "sandbox_edit"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import msgspec
 
 from placet.ir.json_value import JsonValue
-from placet.ir.provenance import Labels
+from placet.ir.provenance import Labels, SourcedText, recorded
 from placet.ir.result import Waiting
 from placet.ir.to_dict import ToDict
 from placet.ir.usage import Usage
@@ -59,6 +59,8 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
     unasked: Mapping[str, str] = {}
     """Refused tools that needed an approval when there was nobody to ask, with the tier that each needs. The
     tier is empty where a rule or `gated_tools` wanted the approval."""
+    withheld: tuple[str, ...] = ()
+    """Refused tools that the required isolation withholds, because they run outside of every sandbox."""
     usage: Usage | None = None
     """Tokens of all answers, as far as they are known."""
     cost_usd: float | None = None
@@ -80,17 +82,36 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
     `None` if that was not recorded."""
 
     @property
+    def sourced(self) -> SourcedText:
+        """`summary` with its provenance, to pass on to another agent."""
+        return SourcedText(self.summary, "agent", recorded(self.labels))
+
+    @property
     def succeeded(self) -> bool:
         """Whether the status is `success`."""
         return self.status == "success"
 
     @property
     def advice(self) -> str:
-        """What allows the calls in `unasked`, for the person who runs the program; empty if there are none.
+        """What allows the calls in `unasked` and `withheld`, for the person who runs the program; empty if
+        there are none.
 
         >>> Ending(status="success", summary="", unasked={"pay": "full_access"}).advice
         "To allow pay, pass posture='full_access', or give the Runtime a person to ask."
         """
+        return " ".join(filter(None, (self._advice_on_unasked(), self._advice_on_withheld())))
+
+    def _advice_on_withheld(self) -> str:
+        if not self.withheld:
+            return ""
+        names = ", ".join(f'"{name}"' for name in self.withheld)
+        return (
+            f"To offer {', '.join(self.withheld)} outside of every sandbox, pass "
+            f"Isolation(trusted=[{names}]), or write trusted_tools = [{names}] under [isolation] in your own "
+            "settings.toml."
+        )
+
+    def _advice_on_unasked(self) -> str:
         if not self.unasked:
             return ""
         names, tiers = ", ".join(self.unasked), set(self.unasked.values())
@@ -106,4 +127,6 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
         del data["output"], data["cut_off"]
         if not self.unasked:
             del data["unasked"]
+        if not self.withheld:
+            del data["withheld"]
         return data

@@ -6,7 +6,8 @@ address book was in the address book, whoever asked for it. Sources say which an
 Keep true:
 1. A value counts only verbatim and as a whole: equal to a field, or between word boundaries in a longer text.
 2. An answer does not count for a value that the model had written before it came: a tool that repeats its
-   parameters, or reads back what was stored a moment ago, proves nothing.
+   parameters proves nothing. Once a model that has read marked data has called a tool that may change
+   something, no later answer counts: the value may have been stored in parts, or copied, and read back.
 3. Only a person's own message names a source. The same name in the output of a tool does not.
 4. A plan has no message and no values yet: there a source counts for a reference to it, by path alone.
 """
@@ -181,18 +182,26 @@ class Origin(NamedTuple):
 class ToolAnswers:
     """What the calls of one conversation have answered, and what the model had written by then."""
 
-    __slots__ = ("_answers", "_written")
+    __slots__ = ("_answers", "_trusted", "_written")
 
     def __init__(self) -> None:
         self._answers: list[tuple[ToolAnswer, int]] = []
         """Each with how much of `_written` came before it."""
         self._written: list[str] = []
+        self._trusted: dict[Mark, int] = {}
+        """By mark, how many answers came before a call that may have changed what the later ones say."""
 
     def wrote(self, calls: Iterable[Mapping[str, JsonValue]]) -> None:
         """The model has written the parameters of these calls, in one turn."""
         for parameters in calls:
             for value in parameters.values():
                 self._written += {text.casefold() for all_of in spellings_in(value) for text in all_of}
+
+    def changed(self, marks: Iterable[Mark]) -> None:
+        """A call that may change something was made, by a model that had read data with these marks. The
+        answer of that call comes afterwards."""
+        for mark in marks:
+            self._trusted.setdefault(mark, len(self._answers))
 
     def came(self, answer: ToolAnswer) -> None:
         """A call has answered."""
@@ -201,14 +210,14 @@ class ToolAnswers:
     def vouch(
         self, spellings: Sequence[str], sources: Sequence[ValueSource], mark: Mark, heard: Sequence[str]
     ) -> bool:
-        """Whether an answer that one of the sources accepts holds a value that the model had not written
-        before."""
+        """Whether an answer that one of the sources accepts holds a value that the model had neither written
+        nor been able to store before."""
         if not spellings:
             return False
         first = self._first_written(spellings)
         return any(
             source.holds(answer, spellings, mark, heard)
-            for answer, before in self._answers
+            for answer, before in self._answers[: self._trusted.get(mark)]
             if before <= first
             for source in sources
         )

@@ -12,8 +12,10 @@ from unicodedata import category
 
 from placet.ir.json_value import JsonValue, show_json
 
-_JOINERS = frozenset("-./\\@:+~'\u2019?=&#*|")
-"""These join words into one name, number, address or query, where a word stands on their other side too."""
+_JOINERS = frozenset("-./\\@:+~'\u2019?=&#*|%$!^`{}\uff0e\uff20")
+"""These join words into one name, number, address or query, where a word stands on their other side too: all
+that a mail address, a URL or an identifier may hold. Other symbols join as well, because an address may have
+them, except `<` and `>`, which stand around one."""
 _OPENERS = frozenset("-./\\+~")
 """These belong to what follows them in any case: `-5`, `.env`, `../a`."""
 _EXACT = 2**53
@@ -23,7 +25,7 @@ _EXACT = 2**53
 def says(message: str, value: str) -> bool:
     """Whether a message holds the value as a whole, not as a part of a longer word, number or address.
 
-    >>> says("see a.txt.", "a.txt"), says("mail a@b.com", "b.com"), says("at most 10", "1")
+    >>> says("see a.txt.", "a.txt"), says("mail a@b.com", "b.com"), says("mail x$a@b.com", "a@b.com")
     (True, False, False)
     """
     start = message.find(value)
@@ -43,16 +45,20 @@ def _goes_on(message: str, at: int, step: int) -> bool:
     if beside == ",":
         # `1,000` is one number.
         return edge.isdigit() and 0 <= at + step < len(message) and message[at + step].isdigit()
-    if beside not in _JOINERS:
+    if not _joins(beside):
         return _is_word(beside)
-    if edge in _JOINERS:
+    if _joins(edge):
         return True  # And a long line of them is not walked along once for each.
     first = at
-    while 0 <= at < len(message) and message[at] in _JOINERS:
+    while 0 <= at < len(message) and _joins(message[at]):
         at += step
     if 0 <= at < len(message) and _is_word(message[at]):
         return True
     return step < 0 and not _OPENERS.isdisjoint(message[at + 1 : first + 1])
+
+
+def _joins(character: str) -> bool:
+    return character in _JOINERS or (character not in "<>" and category(character)[0] == "S")
 
 
 def _is_word(character: str) -> bool:

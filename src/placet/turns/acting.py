@@ -68,6 +68,7 @@ class Acting(Asking):
         self._called: list[str] = []
         self._refused: list[str] = []
         self._unasked: dict[str, str] = {}
+        self._withheld: list[str] = []
 
     async def _act(self, result: Result) -> Halt | None:
         """Carry out the calls of a turn, and tell the model what came of each."""
@@ -117,6 +118,9 @@ class Acting(Asking):
             halt = _waits([waiting for each in halts for waiting in each.waiting])
         for came in group:
             self._fresh.append(came.marks)
+            if came.status != "rejected" and not self._offer.is_read_only(came.asked):
+                # By what it had read as it wrote the call: fresh marks are read with the next request.
+                self._reading.answers.changed(self._reading.marks)
             if came.answer is not None:
                 self._reading.answers.came(came.answer)
             if came.status in MADE:
@@ -125,6 +129,8 @@ class Acting(Asking):
                 self._succeeded.append(came.asked.call.name)
             elif came.status == "rejected":
                 self._refused.append(truncate(came.asked.call.name, NAMED))
+                if self._offer.is_withheld(came.asked):
+                    self._withheld.append(came.asked.call.name)
                 if (tier := unasked_for(came.text)) is not None:
                     self._unasked[truncate(came.asked.call.name, NAMED)] = tier
             self._add_result(came)

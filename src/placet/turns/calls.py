@@ -88,6 +88,15 @@ class Offer(NamedTuple):
         proposal = Proposal(id=f"{run_id}.{number}", source=self.source, actions=(action,))
         return Asked(call, action_id, number, proposal)
 
+    def absences(self) -> dict[str, str]:
+        """By name of a tool that is known and not there, what a model is told that calls it."""
+        withheld = [name for name in self.tools.withheld if name not in self.tools]
+        return {**self.tools.hints, **{name: not_available(name) for name in withheld}}
+
+    def is_withheld(self, asked: Asked) -> bool:
+        """Whether the call was refused because the required isolation withholds its tool."""
+        return asked.refusal == not_available(asked.call.name)
+
     def _refusal(self, call: ToolCall) -> str:
         if call.name in self.absent:
             return f"there is no tool '{call.name}' here"
@@ -99,6 +108,8 @@ class Offer(NamedTuple):
             return f"the arguments of this call cannot be read: {clean(call.problem, 500)}. Write them again."
         if not call.name or len(call.name) > _LONGEST_NAME:
             return "this call names no tool. Name one of those that are offered."
+        if self.tools.get(call.name) is None and call.name in self.tools.withheld:
+            return not_available(call.name)
         if self.offered is not None and call.name not in self.offered:
             if call.name in self.tools:
                 return self.not_offered.format(tool=call.name)
@@ -126,6 +137,14 @@ class Offer(NamedTuple):
         """Whether the call waits for nothing, so that no task is needed for it."""
         tool = self.tools.get(asked.call.name)
         return tool is None or (tool.is_direct and not tool.is_async)
+
+
+def not_available(tool: str) -> str:
+    """Words for a model that calls a tool which the required isolation withholds.
+
+    A person is told elsewhere how to trust the tool: a model cannot.
+    """
+    return f"tool '{tool}' is not available here. Do without it, or finish and state what is missing"
 
 
 def groups(calls: Sequence[Asked], is_read_only: Callable[[Asked], bool]) -> Iterator[list[Asked]]:

@@ -339,6 +339,7 @@ class TurnLoop(Acting):
             called=tuple(self._called),
             refused=tuple(self._refused),
             unasked=dict(self._unasked),
+            withheld=tuple(dict.fromkeys(self._withheld)),
             usage=self._usage,
             cost_usd=self._cost if self._usage is not None else None,
             run_id=self._run.run_id,

@@ -253,7 +253,7 @@ class RecordedLoop(TurnLoop):
             offered=None if offer.offered is None else sorted(offer.offered),
             not_offered=offer.not_offered,
             tools=[KnownTool(each.name, each.schema.risk) for each in offer.tools],
-            absent={**offer.tools.hints, **offer.tools.withheld},
+            absent=offer.absences(),
             output=None if output is None else output.schema,
             recalled="".join(LETTERS[type(note).__name__] for note in notes) or None,
             failures_recalled=tuple(note.error for note in notes if isinstance(note, Failed)),

@@ -32,7 +32,7 @@ from placet.tools.registry import Registry
 from placet.tools.tool import Tool
 from placet.turns.acting import CallCame
 from placet.turns.asking import Halt
-from placet.turns.calls import Asked, Offer
+from placet.turns.calls import Asked, Offer, not_available
 from placet.turns.divergence import Diverged, Divergence
 from placet.turns.ending import Ending
 from placet.turns.loop import TurnLoop
@@ -250,6 +250,7 @@ def _offer(begun: Begun) -> Offer:
 def _stand_ins(begun: Begun) -> Registry:
     registry = Registry()
     registry.hints = dict(begun.absent)
+    registry.withheld = {name: why for name, why in begun.absent.items() if why == not_available(name)}
     for known in begun.tools:
         registry.add(Tool(schema=ToolSchema(name=known.name, risk=known.risk), fn=None, cheap=True))
     return registry

@@ -8,8 +8,9 @@ Keep true:
 1. Only a declared tool, with arguments that it takes, is a call, and only in such a place. An example in
    tags, or at the very end, cannot be told from one.
 2. A text in which there is no call comes back as it is, to the character.
-3. Tags around one call hold one JSON document. With a second one there is no call but a refusal: which of
-   the two was meant, or what became of the end of the first, nobody knows.
+3. Tags around one call, and a code fence, hold one JSON document. With a second one, or with anything but
+   white space behind the first inside the tags, there is no call but a refusal: which of the two was meant,
+   or what became of the end of the first, nobody knows.
 4. The work is bounded by the length of the text, whatever stands in it.
 5. A call begins where `START` matches and nowhere else: whoever streams a text can let go of all before that.
 """
@@ -52,6 +53,12 @@ _WRAPPER = re.compile(_OPENING, re.VERBOSE)
 _OF_ONE = re.compile(r"<\|?(?:tool_call|function_call|tool)\|?>")
 """Tags around one call; the others stand around several."""
 _BETWEEN = re.compile(r"[\s,;]*")
+_TAG = r"(?:<\|?(?:tool_calls?|function_call|tool|python_tag)\|?>|\[TOOL_CALLS?\])"
+_END_TAG = r"(?:<(?:/|\|/|/\|)(?:tool_calls?|function_call|tool)\|?>|\[/TOOL_CALLS?\])"
+_CLOSED = re.compile(_END_TAG)
+_AFTER_ONE = re.compile(rf"\s*+(?:\Z|{_END_TAG})|[\s,;]*+{_TAG}")
+"""Right behind the JSON of a call: its tags end, or those of another call begin."""
+_AFTER_SEVERAL = re.compile(rf"[\s,;]*+(?:\Z|{_END_TAG}|{_TAG}|```|\[?\s*+\{{\s*+\")")
 _NAMES = frozenset({"name", "tool", "tool_name", "function", "action"})
 _ARGUMENTS = frozenset({"arguments", "parameters", "args", "input", "tool_input", "action_input"})
 _ASIDE = frozenset({"id", "call_id", "type", "index"})
@@ -121,18 +128,22 @@ def _blocks(text: str, tools: Mapping[str, ToolSchema]) -> tuple[list[_Block], i
     checks = Checks(tools)
     still_open: list[str] = []
     tries = read = position = 0
+    last_end = max((match.start() for match in _CLOSED.finditer(text)), default=-1)
     while tries < MOST_TRIES and read <= MOST_READ * len(text) and (start := START.search(text, position)):
         begin = start.start("json")
         end, looked_at = _end_of_json(text, begin)
         tries, read = tries + 1, read + looked_at
+        is_joined = bool(blocks) and _BETWEEN.fullmatch(text, blocks[-1].end, start.start()) is not None
         if end is None:
             position = begin + 1
+            if is_joined and begin <= last_end and any(map(_is_tag, still_open)):
+                position = _end_of_tags(text, begin)
+                blocks[-1] = _refused(blocks[-1], text, position)
             continue
         position = end
         calls = _calls_in(text[begin:end], tools, checks)
-        is_joined = bool(blocks) and _BETWEEN.fullmatch(text, blocks[-1].end, start.start()) is not None
         opened = _WRAPPER.findall(text, start.start(), begin)
-        if is_joined and _is_second(still_open, opened):
+        if is_joined and not opened and still_open and not any(map(_is_tag, still_open)):
             position = _close(text, end, still_open)
             blocks[-1] = _refused(blocks[-1], text, position)
             continue
@@ -141,22 +152,42 @@ def _blocks(text: str, tools: Mapping[str, ToolSchema]) -> tuple[list[_Block], i
         if not is_joined:
             still_open = []
         still_open += opened
-        is_tagged = any(not each.startswith("`") for each in still_open)
+        is_tagged = any(map(_is_tag, still_open))
         position = _close(text, position, still_open)
-        blocks.append(_Block(start.start(), position, calls, is_tagged, is_joined))
+        block = _Block(start.start(), position, calls, is_tagged, is_joined)
+        if _holds_more(text, position, still_open, last_end):
+            position = _end_of_tags(text, position)
+            block = _refused(block, text, position)
+            still_open = []
+        blocks.append(block)
     return blocks, tries, read
 
 
-def _is_second(still_open: list[str], opened: list[str]) -> bool:
-    """Whether JSON behind these openings stands in the same tags as a call before it."""
-    return any(_OF_ONE.fullmatch(each) for each in still_open) and all(
-        each.startswith("`") for each in opened
-    )
+def _is_tag(opening: str) -> bool:
+    return not opening.startswith("`")
+
+
+def _holds_more(text: str, position: int, still_open: list[str], last_end: int) -> bool:
+    """Whether something else stands behind a call in the same tags, such as a second document.
+
+    Tags around several calls are often not closed. Then what follows are words.
+    """
+    if any(map(_OF_ONE.fullmatch, still_open)):
+        return _AFTER_ONE.match(text, position) is None
+    is_closed_later = position <= last_end and any(map(_is_tag, still_open))
+    return is_closed_later and _AFTER_SEVERAL.match(text, position) is None
+
+
+def _end_of_tags(text: str, position: int) -> int:
+    closing = _CLOSED.search(text, position)
+    return closing.end() if closing is not None else len(text)
 
 
 def _refused(block: _Block, text: str, end: int) -> _Block:
     """The block, with all that stands in its tags up to `end`, as one call that cannot be made."""
-    problem = "its tags hold more than one JSON document; write each call in tags of its own"
+    problem = (
+        "its tags or its code fence hold more than one JSON document; write each call in tags of its own"
+    )
     call = ToolCall(name=block.calls[0].name, problem=problem, raw=text[block.start : end])
     return msgspec.structs.replace(block, end=end, calls=[call])
 
