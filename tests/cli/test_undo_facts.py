@@ -91,8 +91,10 @@ def test_the_reason_of_a_rule_does_not_contradict_what_undoes_the_edit(
 ) -> None:
     (repository / "rules.toml").write_text(DENIED)
 
-    placet("run", plan({"id": "e", "tool": "edit_file", "parameters": EDIT}), "--policies", "rules.toml")
-    [asked] = placet("approvals", "list", "--json").json["approvals"]
+    path = plan({"id": "e", "tool": "edit_file", "parameters": EDIT})
+
+    placet("run", path, "--policies", "rules.toml", "--db", "kept.db")
+    [asked] = placet("approvals", "list", "--json", "--db", "kept.db").json["approvals"]
 
     assert asked["recovery"]["command"] == "git restore -- a.txt"
     assert asked["reasons"] == ["policy 'last': an abort would not undo it"]
