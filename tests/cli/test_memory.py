@@ -96,6 +96,7 @@ def test_what_is_exported_is_imported_as_it_was(placet: Placet, db: str, tmp_pat
         (line(source=""), "$.source"),
         (line(tags=["ok", ""]), "$.tags[1]"),
         (line(confidence=2), "$.confidence"),
+        (line(learned=-9e10), "$.learned"),
         ('{"id": "a", "id": "b"}', "id"),
         ("{oops", "line 1"),
         ("[]", "$"),

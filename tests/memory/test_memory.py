@@ -238,6 +238,15 @@ def test_bad_input_names_the_field() -> None:
         ({"valid_from": 2.0, "valid_until": 1.0}, "valid_until"),
         ({"supersedes_key": True}, "supersedes_key"),
         ({"confidence": float("nan")}, "confidence"),
+        ({"confidence": 7}, "confidence"),
+        ({"valid_until": 1_796_083_200_000}, "valid_until"),
+        ({"valid_until": 1e300}, "valid_until"),
+        ({"valid_from": 5e11}, "valid_from"),
+        ({"valid_from": -9e10}, "valid_from"),
+        ({"valid_from": "2026"}, "valid_from"),
+        ({"labels": ["x"]}, "labels[0]"),
+        ({"body": 5}, "body"),
+        ({"scope": "ann"}, "scope"),
     ):
         given = {"subject": "s", "body": "b", "source": "x", **arguments}
         with pytest.raises(UsageError) as caught:

@@ -258,11 +258,15 @@ def forget(output: Output, ids: tuple[str, ...], tenant: str | None, db: str | N
 
     Exit codes: 0 deleted, 2 there is no such fact; nothing is deleted then.
     """
+    from contextlib import suppress
+
     from placet.app.memory import open_memory
+    from placet.errors import StorageDamaged
 
     with open_memory(db, writes=True, with_embedder=False) as memory:
         for id in ids:
-            _found(memory, id, tenant)
+            with suppress(StorageDamaged):  # A fact that cannot be read can be forgotten.
+                _found(memory, id, tenant)
         assert memory is not None
         count = memory.forget_sync(*ids, tenant=tenant)
     if as_json:

@@ -21,7 +21,7 @@ import msgspec
 from placet.ir.provenance import Labels
 from placet.ir.to_dict import ToDict
 from placet.ir.tool_spec import Mark
-from placet.memory.fact import Fact, FactScope
+from placet.memory.fact import EARLIEST, Fact, FactScope
 from placet.memory.retrieval import Conflict, Hit
 
 if TYPE_CHECKING:
@@ -169,4 +169,4 @@ def labels_from_memory(labels: Iterable[Mark]) -> Labels:
 
 def day_of(moment: float) -> str:
     """The day of a moment, in UTC."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
+    return datetime.fromtimestamp(max(moment, EARLIEST), UTC).strftime("%Y-%m-%d")
