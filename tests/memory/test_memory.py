@@ -128,6 +128,55 @@ def test_a_superseded_fact_is_not_returned_and_the_past_is_known() -> None:
     assert bodies(memory, "where does Ann live?", as_of=150.0) == ["Ann lives in Rome"]
 
 
+def test_a_replacement_ends_also_what_an_announced_one_would_have_ended_later() -> None:
+    clock = FakeClock(100.0)
+    memory = Memory(clock=clock)
+    for body, start in (
+        ("Ann lives in Rome", None),
+        ("Ann lives in Oslo", 900.0),
+        ("Ann lives in Paris", None),
+    ):
+        memory.add_sync("ann", body, key="city", source="test", valid_from=start, supersedes_key=True)
+        clock.advance(10.0)
+
+    assert bodies(memory, "where does Ann live?") == ["Ann lives in Paris"]
+    assert bodies(memory, "where does Ann live?", as_of=115.0) == ["Ann lives in Rome"]
+    clock.advance(1000.0)
+    assert bodies(memory, "where does Ann live?") == ["Ann lives in Paris"]
+
+
+@pytest.mark.parametrize("by", ["key", "id"])
+def test_an_untrusted_fact_supersedes_no_trusted_one_but_contradicts_it(by: str) -> None:
+    memory = Memory()
+    rule = memory.add_sync("deploy", "Never on Fridays", key="rule", kind="constraint", source="person:ann")
+    how = {"supersedes_key": True} if by == "key" else {"supersedes": [rule.id]}
+
+    for _ in range(2):
+        memory.add_sync(
+            "deploy", "Any day", key="rule", kind="constraint", source="web", labels=["untrusted"], **how
+        )
+    hits = {hit.fact.id: hit for hit in memory.query_sync("deploy rule").hits}
+
+    assert {each.body for each in hits[rule.id].conflicts} == {"Any day"}
+    again = memory.add_sync("deploy", "Never at night", key="rule", source="person:ann", supersedes_key=True)
+    assert [hit.fact.id for hit in memory.query_sync("deploy rule").hits] == [again.id]
+
+
+def test_ids_of_other_scopes_and_unknown_ids_are_refused() -> None:
+    store = Memory().store
+    bob = Memory(store, scope=FactScope(person="bob")).add_sync("bob", "private", source="person:bob")
+    ann = Memory(store, scope=FactScope(person="ann"))
+
+    for more in ({"supersedes": [bob.id]}, {"supersedes": ["nobody"]}, {"links": ["nobody"]}):
+        with pytest.raises(UsageError):
+            ann.add_sync("bob", "something else", source="person:ann", **more)
+
+    assert store.listed(None) == [bob]
+    replacing = make_fact("direct", scope=FactScope(person="ann"), learned=bob.learned, supersedes=(bob.id,))
+    store.add([replacing])
+    assert store.get(None, [bob.id]) == [bob]
+
+
 def test_a_contradiction_is_shown_with_both_dates() -> None:
     clock = FakeClock(100.0)
     memory = Memory(clock=clock)

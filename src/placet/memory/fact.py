@@ -142,16 +142,23 @@ def is_believed(fact: Fact, at: float) -> bool:
 
 
 def replaces(new: Fact, old: Fact) -> bool:
-    """Whether a new fact supersedes an older one of the same tenant."""
-    if new.id == old.id or old.superseded_by is not None or old.invalidated is not None:
+    """Whether a new fact supersedes an older one of the same tenant.
+
+    Only within one scope, and an untrusted fact supersedes untrusted ones alone: otherwise both are believed,
+    and contradict each other if they state the same key.
+    """
+    if new.id == old.id or old.invalidated is not None or new.scope != old.scope:
         return False
-    if old.id in new.supersedes:
-        return True
-    return (
-        new.supersedes_key
-        and new.key is not None
-        and (old.subject, old.key, old.scope) == (new.subject, new.key, new.scope)
-    )
+    if "untrusted" in new.labels and "untrusted" not in old.labels:
+        return False
+    if old.superseded_by is not None and old.valid_until is not None and old.valid_until <= _start(new):
+        return False  # It ends no later because of the fact that superseded it first.
+    by_key = new.supersedes_key and new.key is not None and (old.subject, old.key) == (new.subject, new.key)
+    return by_key or old.id in new.supersedes
+
+
+def _start(fact: Fact) -> float:
+    return fact.learned if fact.valid_from is None else max(fact.learned, fact.valid_from)
 
 
 def superseded(old: Fact, new: Fact) -> Fact:
