@@ -335,3 +335,34 @@ async def test_without_a_memory_the_tools_say_why_they_are_not_there() -> None:
 
     assert result.status == "rejected"
     assert "Runtime(memory=" in (result.error or "")
+
+
+async def test_a_secret_fact_is_not_recalled() -> None:
+    memory = Memory()
+    await memory.add("door", "The code of the door is 1234", source="ann", labels=["secret"])
+
+    found = await last(Runtime(memory=memory), ("recall", {"query": "the code of the door"}))
+
+    assert found.output == {"facts": []}
+
+
+@pytest.mark.parametrize("claim", ["person:ann", "run:other", "x" * 290, "two\nlines"])
+async def test_a_source_that_a_call_names_is_a_claim_beside_its_run(claim: str) -> None:
+    memory = Memory()
+
+    result = await Runtime(memory=memory).execute(plan(remember(source=claim)))
+
+    (fact,) = memory.store.listed(None)
+    assert result.outcome == "succeeded"
+    assert fact.source.startswith(f"run:{result.run_id}, ")
+    assert len(fact.source) <= 300
+
+
+async def test_a_time_in_milliseconds_is_refused_and_memory_stays_readable() -> None:
+    memory = Memory()
+
+    result = await last(Runtime(memory=memory), remember(valid_until=1_796_083_200_000))
+
+    assert result.status == "failed"
+    assert "valid_until" in (result.error or "")
+    assert memory.store.listed(None) == []

@@ -145,10 +145,10 @@ def add(
     from placet.app.memory import person_here
     from placet.cli.output import OPENING
     from placet.cli.trust import terminal_question
+    from placet.memory.memory import Memory
     from placet.runtime.scope import Scope
 
     labels = [name for name, is_set in (("untrusted", untrusted), ("secret", secret)) if is_set]
-    given["source"] = given["source"] or f"person:{person_here() or 'unknown'}"
     given["replaces"] = given.pop("supersedes")
     parameters = {"subject": subject, "body": body, "kind": kind or "fact", "labels": labels, **given}
     kept = {name: list(v) if isinstance(v, tuple) else v for name, v in parameters.items() if v is not None}
@@ -157,6 +157,8 @@ def add(
     opening = open_app(db=db, permissions="full_access", confirm=terminal_question(output), memory=True)
     with output.opened(opening, OPENING) as app:
         output.redactor = app.redactor
+        assert isinstance(app.runtime.memory, Memory)
+        app.runtime.memory.told_by = f"person:{person_here() or 'unknown'}"
         plan = {
             "source": "placet memory add",
             "actions": [{"id": "add", "tool": "remember", "parameters": kept}],
