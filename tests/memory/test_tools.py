@@ -222,6 +222,28 @@ async def test_an_untrusted_fact_is_trusted_only_after_a_person_approved() -> No
     assert (trusted.labels, len(asked)) == ((), 1)
 
 
+async def test_whoever_approves_trust_sees_the_fact() -> None:
+    memory = Memory()
+    asked: list[Any] = []
+
+    def person(approval: Any) -> Reply:
+        asked.append(approval)
+        return Reply("deny")
+
+    runtime = Runtime(memory=memory, permissions="full_access", person=person)
+    fact = await memory.add("zebra", "it is striped", source="web", labels=["untrusted"], tenant="acme")
+    hidden = await memory.add("door", "it is 1234", source="ann", labels=["untrusted", "secret"])
+
+    await last(runtime, ("memory.trust", {"id": fact.id}), scope=Scope(tenant="acme"))
+    await last(runtime, ("memory.trust", {"id": hidden.id}))
+    await last(runtime, ("memory.trust", {"id": "nobody"}))
+
+    shown, secret, unknown = (approval.preview for approval in asked)
+    assert all(part in shown for part in ("zebra", "it is striped", "web"))
+    assert "1234" not in secret
+    assert "nobody" in unknown
+
+
 @pytest.mark.parametrize("body", [BODY, "  the DEPLOY runs, on fridays! ", "deploy runs"])
 async def test_what_a_run_recalled_is_not_stored_again(body: str) -> None:
     memory = Memory()

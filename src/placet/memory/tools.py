@@ -10,6 +10,7 @@ Keep true:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -219,6 +220,16 @@ def _trust(memory: Memory) -> Tool:
         """
         return {"id": id, "changed": await memory.trust(id, tenant=context.tenant)}
 
+    def explain(parameters: Mapping[str, JsonValue], tenant: str | None) -> str:
+        id = str(parameters.get("id"))
+        found = memory.store.get(memory.tenant if tenant is None else tenant, [id])
+        if not found:
+            return f"There is no fact '{id}'."
+        fact = found[0]
+        body = "[secret]" if "secret" in fact.labels else fact.body
+        return f"subject: {fact.subject}\nkey: {fact.key or '-'}\nbody: {body}\nsource: {fact.source}"
+
+    trust.explain = explain
     return trust
 
 
