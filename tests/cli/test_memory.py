@@ -193,3 +193,19 @@ def test_an_agent_whose_file_asks_for_memory_has_it_and_is_tried_without(
     with open_database(db) as database:
         assert ask(database, "SELECT count(*) FROM memory_recalled") == [(1,)]
     assert tried.code == 0, tried.err
+
+
+def test_what_is_forgotten_is_in_no_file_of_the_database(placet: Placet, db: str, tmp_path: Path) -> None:
+    added = [
+        placet("memory", "add", "s", body, "--db", db).out.strip()
+        for body in ("zyzzyva $a.output", 'a "quoted" zyzzyva', "kept")
+    ]
+    assert b"zyzzyva" in Path(db).read_bytes()
+
+    assert placet("memory", "forget", *added[:2], "--db", db).code == 0
+
+    for file in tmp_path.glob("facts.db*"):
+        assert b"zyzzyva" not in file.read_bytes()
+    with open_database(db) as database:
+        records = [row[0] for row in ask(database, "SELECT record FROM runs ORDER BY begun")]
+    assert ["kept" in record for record in records] == [False, False, True]

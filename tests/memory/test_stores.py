@@ -118,3 +118,14 @@ def test_a_row_that_is_out_of_range_is_read_and_a_damaged_one_stops_nothing(
         assert memory.forget_sync(*ids) == 3
         assert len(memory.store.listed(None)) == 1
         assert len(caplog.records) == 1
+
+
+def test_forgetting_empties_the_log_beside_a_file_that_stays_open(tmp_path: Path) -> None:
+    with open_database(str(tmp_path / "placet.db")) as database:
+        memory = Memory(database)
+        fact = memory.add_sync("s", "the zyzzyva sleeps", source="x")
+        assert any(b"zyzzyva" in file.read_bytes() for file in tmp_path.iterdir())
+
+        memory.forget_sync(fact.id)
+
+        assert not any(b"zyzzyva" in file.read_bytes() for file in tmp_path.iterdir())

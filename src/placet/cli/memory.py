@@ -260,20 +260,24 @@ def _scope(memory: Memory, agent: str | None) -> FactScope:
 def forget(output: Output, ids: tuple[str, ...], tenant: str | None, db: str | None, as_json: bool) -> int:
     """Delete facts, also from every index and with their vectors. This cannot be undone.
 
-    The log holds ids of facts and nothing of what they say.
+    Stored plans and results of runs that have ended lose the text, too. The log holds ids of facts and
+    nothing of what they say.
 
     Exit codes: 0 deleted, 2 there is no such fact; nothing is deleted then.
     """
     from contextlib import suppress
 
-    from placet.app.memory import open_memory
+    from placet.app.app import open_records
+    from placet.app.memory import memory_of
     from placet.errors import StorageDamaged
 
-    with open_memory(db, writes=True, with_embedder=False) as memory:
+    bodies: list[str] = []
+    with open_records(db, create=True, writes=True) as records:
+        memory = memory_of(records, with_embedder=False)
         for id in ids:
             with suppress(StorageDamaged):  # A fact that cannot be read can be forgotten.
-                _found(memory, id, tenant)
-        assert memory is not None
+                bodies.append(_found(memory, id, tenant).body)
+        records.journal.forget_texts(bodies)
         count = memory.forget_sync(*ids, tenant=tenant)
     if as_json:
         output.show_json({"forgotten": count})

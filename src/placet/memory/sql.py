@@ -125,7 +125,10 @@ class SqlFacts:
                     t.execute("INSERT INTO memory_text (memory_text) VALUES ('optimize')")
             return len(places)
 
-        return self._write(work)
+        count_gone = self._write(work)
+        if count_gone:
+            self._database.checkpoint()
+        return count_gone
 
     def put_vectors(self, tenant: str | None, model: str, vectors: Mapping[str, bytes]) -> None:
         """Store vectors."""
