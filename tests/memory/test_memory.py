@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from placet.errors import UsageError
 from placet.memory.fact import Fact, FactScope
 from placet.memory.memory import Memory
 from placet.memory.store import FactFilter
+from placet.storage.location import open_database
 from placet.testing import FakeClock
 from placet.testing.fact_store import make_fact
 
@@ -261,6 +263,20 @@ def test_vectors_of_another_model_are_replaced() -> None:
 
     assert (done.vectors_removed, done.embedded) == (4, 4)
     assert memory.query_sync("in which town").used_vectors
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_vectors_of_another_size_are_made_again_under_the_same_name(kind: str, tmp_path: Path) -> None:
+    with open_database(str(tmp_path / "placet.db")) as database:
+        first = filled(Memory(database if kind == "sqlite" else None, embedder=Concepts()))
+        memory = Memory(first.store, embedder=Concepts(size=4))
+        assert not memory.query_sync("in which town").used_vectors
+
+        done = memory.consolidate_sync()
+
+        assert (done.vectors_removed, done.embedded, done.note) == (4, 4, None)
+        assert memory.query_sync("in which town").used_vectors
+        assert memory.consolidate_sync().embedded == 0
 
 
 def test_tenants_and_scopes_of_a_memory_hold_for_its_calls() -> None:

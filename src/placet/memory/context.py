@@ -38,7 +38,6 @@ _HEADINGS = {
 _INTRODUCTION = "From memory:"
 _STEP = "memory"
 """The name of memory in the path of a label."""
-_MOST_FIRST = 100
 _MOST_FACTS = 50
 
 
@@ -80,7 +79,7 @@ async def build_context(
 ) -> MemoryContext:
     """Assemble the context of a question."""
     where = memory.filter(tenant=tenant, scope=scope, kinds=FIRST_KINDS, with_secret=with_secret)
-    listed = await asyncio.to_thread(memory.store.listed, where, limit=_MOST_FIRST)
+    listed = await asyncio.to_thread(memory.store.listed, where)
     first = sorted(listed, key=lambda fact: (FIRST_KINDS.index(fact.kind), fact.learned, fact.id))
     known = {fact.id for fact in first}
     hits: Sequence[Hit] = ()

@@ -297,6 +297,10 @@ class Memory:
             found = self._indexes[tenant] = VectorIndex(self.store, tenant, self.embedding.model)
         return found
 
+    def drop_index(self, tenant: str | None) -> None:
+        """Read the vectors of a tenant again at the next query."""
+        self._indexes.pop(tenant, None)
+
     def filter(
         self,
         *,

@@ -172,7 +172,9 @@ class SqlFacts:
         if ids:
             self._database.write(work, durable=False).result()
 
-    def prune(self, tenant: str | None, at: float, model: str | None) -> Pruned:
+    def prune(
+        self, tenant: str | None, at: float, model: str | None, vector_bytes: int | None = None
+    ) -> Pruned:
         """Take facts that are not believed any more out of the indexes."""
 
         def work(t: Transaction) -> Pruned:
@@ -196,9 +198,9 @@ class SqlFacts:
                 )
             if model is not None:
                 gone = t.execute(
-                    "DELETE FROM memory_vectors WHERE model <> ? AND place IN"
-                    " (SELECT place FROM memory_facts WHERE tenant = ?) RETURNING place",
-                    (searchable(model), number),
+                    "DELETE FROM memory_vectors WHERE (model <> ? OR (? > 0 AND length(vector) <> ?))"
+                    " AND place IN (SELECT place FROM memory_facts WHERE tenant = ?) RETURNING place",
+                    (searchable(model), vector_bytes or 0, vector_bytes or 0, number),
                 )
                 vectors += len(gone)
             t.execute("DELETE FROM memory_recalled WHERE tenant = ? AND at < ?", (number, at - _OLD_RUN_S))

@@ -20,6 +20,7 @@ from placet.events.log import EventLog
 from placet.ir.json_value import JsonValue
 from placet.ir.tool_spec import Mark
 from placet.memory.context import day_of, labels_from_memory
+from placet.memory.conversations import SEARCH
 from placet.memory.fact import MOST_NAME, FactScope
 from placet.memory.retrieval import Hit
 from placet.policy.case import Rule
@@ -191,7 +192,7 @@ def _recall(memory: Memory) -> Tool:
 
 
 def _search(memory: Memory) -> Tool:
-    @tool(name="conversation.search", risk="read_only", labels=["memory"])
+    @tool(name=SEARCH, risk="read_only", labels=["memory"])
     async def search(
         query: str, context: ToolContext, limit: Annotated[int, msgspec.Meta(ge=1, le=20)] = 5
     ) -> dict[str, JsonValue]:
