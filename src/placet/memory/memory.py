@@ -298,7 +298,11 @@ class Memory:
         return found
 
     def drop_index(self, tenant: str | None) -> None:
-        """Read the vectors of a tenant again at the next query."""
+        """Read the vectors of a tenant again at the next query.
+
+        Args:
+            tenant: The tenant.
+        """
         self._indexes.pop(tenant, None)
 
     def filter(

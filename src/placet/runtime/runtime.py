@@ -432,10 +432,9 @@ class Runtime:
         """
         if isinstance(schema, Tool) and fn is None:
             return self._add_tool(schema)
-        given: object = schema
-        if not isinstance(given, ToolSchema):
+        if not isinstance(schema, ToolSchema):
             raise UsageError(
-                f"register got {truncate_repr(given, 80)}. It takes a ToolSchema and a function, or a Tool; "
+                f"register got {truncate_repr(schema, 80)}. It takes a ToolSchema and a function, or a Tool; "
                 "give tools and functions to Runtime(tools=[...])."
             )
         return self._add_tool(Tool.from_schema(schema, fn, cheap=cheap, timeout_ms=timeout_ms))
