@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placet.memory.context import token_count
+from placet.memory.context import times_of, token_count
 from placet.memory.fact import FactScope
 from placet.memory.memory import Memory
 from placet.testing import FakeClock
@@ -98,3 +98,8 @@ def test_every_constraint_is_in_the_context_or_named_as_left_out() -> None:
     assert (set(whole.ids), whole.left_out) == (ids, ())
     assert {*short.ids, *short.left_out} == ids
     assert short.ids
+
+
+def test_two_times_of_one_day_can_be_told_apart() -> None:
+    assert times_of(0.0, 60.0) == ("1970-01-01 00:00:00", "1970-01-01 00:01:00")
+    assert times_of(0.0, 90_000.0) == ("1970-01-01", "1970-01-02")

@@ -166,6 +166,15 @@ def labels_from_memory(labels: Iterable[Mark]) -> Labels:
     return dict.fromkeys(labels, (_STEP,))
 
 
+def times_of(one: float, other: float) -> tuple[str, str]:
+    """The days of two moments, in UTC; with the time where the days are the same."""
+    days = day_of(one), day_of(other)
+    if days[0] != days[1]:
+        return days
+    first, second = (datetime.fromtimestamp(max(each, EARLIEST), UTC) for each in (one, other))
+    return first.strftime("%Y-%m-%d %H:%M:%S"), second.strftime("%Y-%m-%d %H:%M:%S")
+
+
 def day_of(moment: float) -> str:
     """The day of a moment, in UTC."""
     return datetime.fromtimestamp(max(moment, EARLIEST), UTC).strftime("%Y-%m-%d")
