@@ -50,8 +50,11 @@ def test_a_rule_that_denies_holds_for_a_person_too(placet: Placet, db: str, tmp_
     (rules / "memory.toml").write_text('[[rule]]\nname = "no"\nkind = "deny_tool"\ntool = "remember"\n')
 
     done = placet("memory", "add", "ann", "secret things", "--db", db)
+    file = tmp_path / "facts.jsonl"
+    file.write_text(line())
+    imported = placet("memory", "import", file, "--db", db)
 
-    assert done.code == 3
+    assert (done.code, imported.code) == (3, 3)
     assert placet("memory", "show", "--db", db, "--json").json == {"facts": []}
 
 
@@ -96,6 +99,8 @@ def test_what_is_exported_is_imported_as_it_was(placet: Placet, db: str, tmp_pat
         (line(source=""), "$.source"),
         (line(tags=["ok", ""]), "$.tags[1]"),
         (line(confidence=2), "$.confidence"),
+        (line(learned=-9e10), "$.learned"),
+        (line(tenant="acme"), "$.tenant"),
         ('{"id": "a", "id": "b"}', "id"),
         ("{oops", "line 1"),
         ("[]", "$"),
@@ -114,6 +119,17 @@ def test_a_malformed_import_names_file_line_and_field_and_imports_nothing(
     assert f"{file}, line 3" in error["message"]
     assert place in error["message"]
     assert placet("memory", "show", "--db", db).code == 2 or not Path(db).exists()
+
+
+def test_an_import_is_for_the_tenant_of_the_command(placet: Placet, db: str, tmp_path: Path) -> None:
+    file = tmp_path / "facts.jsonl"
+    file.write_text(f"{line(id='a', body='$b.output')}\n{line(id='b', tenant='acme', learned=2.0)}\n")
+
+    assert placet("memory", "import", file, "--tenant", "other", "--db", db).code == 2
+    assert placet("memory", "import", file, "--tenant", "acme", "--db", db).code == 0
+
+    export = placet("memory", "export", "--tenant", "acme", "--db", db).out
+    assert [json.loads(each)["body"] for each in export.splitlines()] == ["$b.output", "b"]
 
 
 def test_consolidation_is_recorded(placet: Placet, db: str) -> None:
@@ -177,3 +193,19 @@ def test_an_agent_whose_file_asks_for_memory_has_it_and_is_tried_without(
     with open_database(db) as database:
         assert ask(database, "SELECT count(*) FROM memory_recalled") == [(1,)]
     assert tried.code == 0, tried.err
+
+
+def test_what_is_forgotten_is_in_no_file_of_the_database(placet: Placet, db: str, tmp_path: Path) -> None:
+    added = [
+        placet("memory", "add", "s", body, "--db", db).out.strip()
+        for body in ("zyzzyva $a.output", 'a "quoted" zyzzyva', "kept")
+    ]
+    assert b"zyzzyva" in Path(db).read_bytes()
+
+    assert placet("memory", "forget", *added[:2], "--db", db).code == 0
+
+    for file in tmp_path.glob("facts.db*"):
+        assert b"zyzzyva" not in file.read_bytes()
+    with open_database(db) as database:
+        records = [row[0] for row in ask(database, "SELECT record FROM runs ORDER BY begun")]
+    assert ["kept" in record for record in records] == [False, False, True]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placet.memory.context import token_count
+from placet.memory.context import times_of, token_count
 from placet.memory.fact import FactScope
 from placet.memory.memory import Memory
 from placet.testing import FakeClock
@@ -86,3 +86,20 @@ def test_a_context_obeys_scope_and_shows_contradictions() -> None:
 
     assert "contradicted by 2023-11-14: born in" in text
     assert "born to run" not in text
+
+
+def test_every_constraint_is_in_the_context_or_named_as_left_out() -> None:
+    memory = Memory(clock=FakeClock(1_700_000_000.0))
+    ids = {memory.add_sync("s", f"rule {n}", kind="constraint", source="x").id for n in range(150)}
+
+    whole = memory.build_context_sync("rule", 100_000)
+    short = memory.build_context_sync("rule", 300)
+
+    assert (set(whole.ids), whole.left_out) == (ids, ())
+    assert {*short.ids, *short.left_out} == ids
+    assert short.ids
+
+
+def test_two_times_of_one_day_can_be_told_apart() -> None:
+    assert times_of(0.0, 60.0) == ("1970-01-01 00:00:00", "1970-01-01 00:01:00")
+    assert times_of(0.0, 90_000.0) == ("1970-01-01", "1970-01-02")

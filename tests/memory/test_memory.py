@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from placet.errors import UsageError
 from placet.memory.fact import Fact, FactScope
 from placet.memory.memory import Memory
 from placet.memory.store import FactFilter
+from placet.storage.location import open_database
 from placet.testing import FakeClock
 from placet.testing.fact_store import make_fact
 
@@ -128,6 +130,55 @@ def test_a_superseded_fact_is_not_returned_and_the_past_is_known() -> None:
     assert bodies(memory, "where does Ann live?", as_of=150.0) == ["Ann lives in Rome"]
 
 
+def test_a_replacement_ends_also_what_an_announced_one_would_have_ended_later() -> None:
+    clock = FakeClock(100.0)
+    memory = Memory(clock=clock)
+    for body, start in (
+        ("Ann lives in Rome", None),
+        ("Ann lives in Oslo", 900.0),
+        ("Ann lives in Paris", None),
+    ):
+        memory.add_sync("ann", body, key="city", source="test", valid_from=start, supersedes_key=True)
+        clock.advance(10.0)
+
+    assert bodies(memory, "where does Ann live?") == ["Ann lives in Paris"]
+    assert bodies(memory, "where does Ann live?", as_of=115.0) == ["Ann lives in Rome"]
+    clock.advance(1000.0)
+    assert bodies(memory, "where does Ann live?") == ["Ann lives in Paris"]
+
+
+@pytest.mark.parametrize("by", ["key", "id"])
+def test_an_untrusted_fact_supersedes_no_trusted_one_but_contradicts_it(by: str) -> None:
+    memory = Memory()
+    rule = memory.add_sync("deploy", "Never on Fridays", key="rule", kind="constraint", source="person:ann")
+    how = {"supersedes_key": True} if by == "key" else {"supersedes": [rule.id]}
+
+    for _ in range(2):
+        memory.add_sync(
+            "deploy", "Any day", key="rule", kind="constraint", source="web", labels=["untrusted"], **how
+        )
+    hits = {hit.fact.id: hit for hit in memory.query_sync("deploy rule").hits}
+
+    assert {each.body for each in hits[rule.id].conflicts} == {"Any day"}
+    again = memory.add_sync("deploy", "Never at night", key="rule", source="person:ann", supersedes_key=True)
+    assert [hit.fact.id for hit in memory.query_sync("deploy rule").hits] == [again.id]
+
+
+def test_ids_of_other_scopes_and_unknown_ids_are_refused() -> None:
+    store = Memory().store
+    bob = Memory(store, scope=FactScope(person="bob")).add_sync("bob", "private", source="person:bob")
+    ann = Memory(store, scope=FactScope(person="ann"))
+
+    for more in ({"supersedes": [bob.id]}, {"supersedes": ["nobody"]}, {"links": ["nobody"]}):
+        with pytest.raises(UsageError):
+            ann.add_sync("bob", "something else", source="person:ann", **more)
+
+    assert store.listed(None) == [bob]
+    replacing = make_fact("direct", scope=FactScope(person="ann"), learned=bob.learned, supersedes=(bob.id,))
+    store.add([replacing])
+    assert store.get(None, [bob.id]) == [bob]
+
+
 def test_a_contradiction_is_shown_with_both_dates() -> None:
     clock = FakeClock(100.0)
     memory = Memory(clock=clock)
@@ -214,6 +265,20 @@ def test_vectors_of_another_model_are_replaced() -> None:
     assert memory.query_sync("in which town").used_vectors
 
 
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_vectors_of_another_size_are_made_again_under_the_same_name(kind: str, tmp_path: Path) -> None:
+    with open_database(str(tmp_path / "placet.db")) as database:
+        first = filled(Memory(database if kind == "sqlite" else None, embedder=Concepts()))
+        memory = Memory(first.store, embedder=Concepts(size=4))
+        assert not memory.query_sync("in which town").used_vectors
+
+        done = memory.consolidate_sync()
+
+        assert (done.vectors_removed, done.embedded, done.note) == (4, 4, None)
+        assert memory.query_sync("in which town").used_vectors
+        assert memory.consolidate_sync().embedded == 0
+
+
 def test_tenants_and_scopes_of_a_memory_hold_for_its_calls() -> None:
     store = Memory().store
     acme = Memory(store, tenant="acme", scope=FactScope(person="ann"))
@@ -238,6 +303,15 @@ def test_bad_input_names_the_field() -> None:
         ({"valid_from": 2.0, "valid_until": 1.0}, "valid_until"),
         ({"supersedes_key": True}, "supersedes_key"),
         ({"confidence": float("nan")}, "confidence"),
+        ({"confidence": 7}, "confidence"),
+        ({"valid_until": 1_796_083_200_000}, "valid_until"),
+        ({"valid_until": 1e300}, "valid_until"),
+        ({"valid_from": 5e11}, "valid_from"),
+        ({"valid_from": -9e10}, "valid_from"),
+        ({"valid_from": "2026"}, "valid_from"),
+        ({"labels": ["x"]}, "labels[0]"),
+        ({"body": 5}, "body"),
+        ({"scope": "ann"}, "scope"),
     ):
         given = {"subject": "s", "body": "b", "source": "x", **arguments}
         with pytest.raises(UsageError) as caught:

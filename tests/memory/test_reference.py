@@ -47,11 +47,16 @@ class Reference:
             for old in self.rows:
                 if old is new or old["tenant"] != new["tenant"]:
                     continue
-                if old["superseded_by"] is not None or old["invalidated"] is not None:
+                if old["invalidated"] is not None or old["scope"] != new["scope"]:
+                    continue
+                if "untrusted" in new["labels"] and "untrusted" not in old["labels"]:
+                    continue
+                begins = max(e for e in (new["learned"], new["valid_from"]) if e is not None)
+                if old["superseded_by"] is not None and old["valid_until"] <= begins:
                     continue
                 by_id = old["id"] in new["supersedes"]
                 known_before = old in earlier or old["learned"] <= new["learned"]
-                same = all(old[k] == new[k] for k in ("subject", "key", "scope"))
+                same = all(old[k] == new[k] for k in ("subject", "key"))
                 if by_id or (new["supersedes_key"] and same and known_before):
                     old["superseded_by"] = new["id"]
                     if new["valid_from"] is not None and new["valid_from"] > new["learned"]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from placet.errors import StorageDamaged
 from placet.memory.in_memory import MemoryFacts
+from placet.memory.memory import Memory
 from placet.memory.sql import SqlFacts, has_memory
 from placet.memory.store import FactStore
 from placet.storage.database import Database
@@ -90,3 +93,39 @@ def test_frequent_words_bring_the_newest(database: Database) -> None:
     broad = store.candidates(at(), {"build": 1.0}, limit=5, is_broad=True)
 
     assert [each.fact.id for each in broad] == ["299", "298", "297", "296", "295"]
+
+
+def test_a_row_that_is_out_of_range_is_read_and_a_damaged_one_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_database(str(tmp_path / "placet.db")) as database:
+        memory = Memory(database)
+        ids = [memory.add_sync("s", f"zebra {n}", key="k", source="x").id for n in range(3)]
+        beyond = {"confidence": 7, "labels": ["x"], "valid_until": 1796083200000}
+        told = {"id": ids[0], "subject": "s", "body": "zebra 0", "source": "x", "learned": 1.0, **beyond}
+        change = "UPDATE memory_facts SET data = ? WHERE id = ?"
+        database.write(lambda t: t.execute(change, (json.dumps(told), ids[0]))).result()
+        database.write(lambda t: t.execute(change, ("{oops", ids[1]))).result()
+
+        found = {hit.fact.id: hit.fact for hit in memory.query_sync("zebra", cut=False).hits}
+        listed = {fact.id for fact in memory.store.listed(None)}
+
+        assert set(found) == listed == {ids[0], ids[2]}
+        assert (found[ids[0]].confidence, found[ids[0]].labels) == (1.0, ())
+        with pytest.raises(StorageDamaged):
+            memory.get_sync(ids[1])
+        memory.add_sync("s", "another", key="k", source="x", supersedes_key=True)
+        assert memory.forget_sync(*ids) == 3
+        assert len(memory.store.listed(None)) == 1
+        assert len(caplog.records) == 1
+
+
+def test_forgetting_empties_the_log_beside_a_file_that_stays_open(tmp_path: Path) -> None:
+    with open_database(str(tmp_path / "placet.db")) as database:
+        memory = Memory(database)
+        fact = memory.add_sync("s", "the zyzzyva sleeps", source="x")
+        assert any(b"zyzzyva" in file.read_bytes() for file in tmp_path.iterdir())
+
+        memory.forget_sync(fact.id)
+
+        assert not any(b"zyzzyva" in file.read_bytes() for file in tmp_path.iterdir())

@@ -222,6 +222,28 @@ async def test_an_untrusted_fact_is_trusted_only_after_a_person_approved() -> No
     assert (trusted.labels, len(asked)) == ((), 1)
 
 
+async def test_whoever_approves_trust_sees_the_fact() -> None:
+    memory = Memory()
+    asked: list[Any] = []
+
+    def person(approval: Any) -> Reply:
+        asked.append(approval)
+        return Reply("deny")
+
+    runtime = Runtime(memory=memory, permissions="full_access", person=person)
+    fact = await memory.add("zebra", "it is striped", source="web", labels=["untrusted"], tenant="acme")
+    hidden = await memory.add("door", "it is 1234", source="ann", labels=["untrusted", "secret"])
+
+    await last(runtime, ("memory.trust", {"id": fact.id}), scope=Scope(tenant="acme"))
+    await last(runtime, ("memory.trust", {"id": hidden.id}))
+    await last(runtime, ("memory.trust", {"id": "nobody"}))
+
+    shown, secret, unknown = (approval.preview for approval in asked)
+    assert all(part in shown for part in ("zebra", "it is striped", "web"))
+    assert "1234" not in secret
+    assert "nobody" in unknown
+
+
 @pytest.mark.parametrize("body", [BODY, "  the DEPLOY runs, on fridays! ", "deploy runs"])
 async def test_what_a_run_recalled_is_not_stored_again(body: str) -> None:
     memory = Memory()
@@ -335,3 +357,34 @@ async def test_without_a_memory_the_tools_say_why_they_are_not_there() -> None:
 
     assert result.status == "rejected"
     assert "Runtime(memory=" in (result.error or "")
+
+
+async def test_a_secret_fact_is_not_recalled() -> None:
+    memory = Memory()
+    await memory.add("door", "The code of the door is 1234", source="ann", labels=["secret"])
+
+    found = await last(Runtime(memory=memory), ("recall", {"query": "the code of the door"}))
+
+    assert found.output == {"facts": []}
+
+
+@pytest.mark.parametrize("claim", ["person:ann", "run:other", "x" * 290, "two\nlines"])
+async def test_a_source_that_a_call_names_is_a_claim_beside_its_run(claim: str) -> None:
+    memory = Memory()
+
+    result = await Runtime(memory=memory).execute(plan(remember(source=claim)))
+
+    (fact,) = memory.store.listed(None)
+    assert result.outcome == "succeeded"
+    assert fact.source.startswith(f"run:{result.run_id}, ")
+    assert len(fact.source) <= 300
+
+
+async def test_a_time_in_milliseconds_is_refused_and_memory_stays_readable() -> None:
+    memory = Memory()
+
+    result = await last(Runtime(memory=memory), remember(valid_until=1_796_083_200_000))
+
+    assert result.status == "failed"
+    assert "valid_until" in (result.error or "")
+    assert memory.store.listed(None) == []

@@ -19,7 +19,8 @@ from placet import (
     tool,
 )
 from placet.errors import UsageError
-from placet.inference import Request, Scripted, ToolCall, User
+from placet.inference import Request, Scripted, ToolCall, User, messages
+from placet.memory.conversations import Conversations
 from placet.memory.fact import FactScope
 from placet.memory.memory import Memory
 from placet.policy.flow import FlowRule
@@ -283,3 +284,13 @@ async def test_a_recorded_run_with_memory_replays(tmp_path: Path) -> None:
     assert BODY in file.read_text()
     replayed = await replay(file)
     assert (replayed.same, replayed.requests) == (True, 1)
+
+
+def test_a_search_of_the_conversation_does_not_find_searches() -> None:
+    found = Conversations()
+    call = ToolCall(id="c", name="conversation.search", arguments={"query": "zebra crossing"})
+    found.add("r", User("the zebra is called Zoe"), {})
+    found.add("r", messages.Assistant(calls=(call,)), {})
+    found.add("r", messages.ToolResult(call_id="c", name="conversation.search", text="zebra crossing"), {})
+
+    assert [each.text for each in found.search("r", "zebra crossing", 5)] == ["the zebra is called Zoe"]

@@ -222,7 +222,7 @@ SCHEMA = ToolSchema(name="p")
         lambda: Assistant(Runtime(), Scripted(["x"]), limits=5),  # type: ignore[arg-type]
         lambda: Runtime(policies=DenyTool(tool="add")),  # type: ignore[arg-type]
         lambda: Runtime(policies="add"),  # type: ignore[arg-type]
-        lambda: Runtime().register(tool(add)),  # type: ignore[arg-type]
+        lambda: Runtime().register(tool(add), add),
         lambda: Runtime(person="me"),  # type: ignore[arg-type]
         lambda: Reply("deny", 7),  # type: ignore[arg-type]
         lambda: Reply("deny", by=None),  # type: ignore[arg-type]

@@ -139,3 +139,11 @@ def test_a_path_is_found_from_anywhere(program: Path, monkeypatch: pytest.Monkey
 
     assert call(Runtime([tool]), text="one").output["here"] == os.fspath(program.parent)
     assert json.dumps(call(Runtime([tool]), text="one").output)
+
+
+def test_a_runtime_that_is_there_already_takes_it(program: Path) -> None:
+    runtime = Runtime()
+    tool = program_tool(SCHEMA, [sys.executable, program])
+
+    assert runtime.register(tool) is tool
+    assert call(runtime, text="one").status == "succeeded"

@@ -22,6 +22,8 @@ tenant_option = single("--tenant", metavar="NAME", help="The tenant whose facts 
 everywhere_option = click.option(
     "--all", "is_all", is_flag=True, help="Facts of every person, project and agent of the tenant."
 )
+_JUDGED_AT_ONCE = 1_000
+"""Facts of an import that rules judge as one plan."""
 _EMPTY = "Nothing is stored in memory here. Add a fact: placet memory add SUBJECT TEXT"
 
 
@@ -145,18 +147,22 @@ def add(
     from placet.app.memory import person_here
     from placet.cli.output import OPENING
     from placet.cli.trust import terminal_question
+    from placet.ir.references import literal
+    from placet.memory.memory import Memory
     from placet.runtime.scope import Scope
 
     labels = [name for name, is_set in (("untrusted", untrusted), ("secret", secret)) if is_set]
-    given["source"] = given["source"] or f"person:{person_here() or 'unknown'}"
     given["replaces"] = given.pop("supersedes")
-    parameters = {"subject": subject, "body": body, "kind": kind or "fact", "labels": labels, **given}
+    texts = {"subject": literal(subject), "body": literal(body)}
+    parameters = {**texts, "kind": kind or "fact", "labels": labels, **given}
     kept = {name: list(v) if isinstance(v, tuple) else v for name, v in parameters.items() if v is not None}
     if database_url(db) == NOWHERE:
         raise click.UsageError("--db none stores nothing. Name a database.")
     opening = open_app(db=db, permissions="full_access", confirm=terminal_question(output), memory=True)
     with output.opened(opening, OPENING) as app:
         output.redactor = app.redactor
+        assert isinstance(app.runtime.memory, Memory)
+        app.runtime.memory.told_by = f"person:{person_here() or 'unknown'}"
         plan = {
             "source": "placet memory add",
             "actions": [{"id": "add", "tool": "remember", "parameters": kept}],
@@ -254,16 +260,24 @@ def _scope(memory: Memory, agent: str | None) -> FactScope:
 def forget(output: Output, ids: tuple[str, ...], tenant: str | None, db: str | None, as_json: bool) -> int:
     """Delete facts, also from every index and with their vectors. This cannot be undone.
 
-    The log holds ids of facts and nothing of what they say.
+    Stored plans and results of runs that have ended lose the text, too. The log holds ids of facts and
+    nothing of what they say.
 
     Exit codes: 0 deleted, 2 there is no such fact; nothing is deleted then.
     """
-    from placet.app.memory import open_memory
+    from contextlib import suppress
 
-    with open_memory(db, writes=True, with_embedder=False) as memory:
+    from placet.app.app import open_records
+    from placet.app.memory import memory_of
+    from placet.errors import StorageDamaged
+
+    bodies: list[str] = []
+    with open_records(db, create=True, writes=True) as records:
+        memory = memory_of(records, with_embedder=False)
         for id in ids:
-            _found(memory, id, tenant)
-        assert memory is not None
+            with suppress(StorageDamaged):  # A fact that cannot be read can be forgotten.
+                bodies.append(_found(memory, id, tenant).body)
+        records.journal.forget_texts(bodies)
         count = memory.forget_sync(*ids, tenant=tenant)
     if as_json:
         output.show_json({"forgotten": count})
@@ -338,20 +352,38 @@ def export_facts(
 def import_facts(output: Output, path: str, tenant: str | None, db: str | None, as_json: bool) -> int:
     """Add the facts in FILE, as `placet memory export` writes them: all of them, or none.
 
-    A fact whose id is known is left as it is. Facts have no vectors until `placet memory consolidate`.
+    A fact whose id is known is left as it is. Facts have no vectors until `placet memory consolidate`. Rules
+    about `remember` hold for each fact; where one needs an approval, add that fact with `placet memory add`.
 
-    Exit codes: 0 added, 2 a line cannot be used; nothing is added then.
+    Exit codes: 0 added, 2 a line cannot be used, 3 a rule refused a fact; nothing is added then.
     """
+    output.claim()
     from pathlib import Path
 
-    from placet.app.memory import open_memory
-    from placet.memory.transfer import from_lines
+    from placet.app.app import NOWHERE, database_url, open_app
+    from placet.cli.output import OPENING
+    from placet.memory.memory import Memory
+    from placet.memory.transfer import as_plan, from_lines
+    from placet.runtime.scope import Scope
     from placet.safe_text import clean
 
     facts = from_lines(Path(path).read_bytes(), clean(path), tenant=tenant)
-    with open_memory(db, writes=True, with_embedder=False) as memory, output.waiting("adding facts"):
-        assert memory is not None
-        added = memory.store.add(facts)
+    if database_url(db) == NOWHERE:
+        raise click.UsageError("--db none stores nothing. Name a database.")
+    opening = open_app(db=db, permissions="full_access", memory=True)
+    with output.opened(opening, OPENING) as app, output.waiting("adding facts"):
+        output.redactor = app.redactor
+        scope = Scope(tenant=tenant) if tenant else None
+        for start in range(0, len(facts), _JUDGED_AT_ONCE):
+            judged = app.runtime.verify(as_plan(facts[start : start + _JUDGED_AT_ONCE]), scope=scope)
+            for issue in (*judged.errors, *judged.undecided):
+                if as_json:
+                    output.show_json({"error": {"code": "memory.refused", "message": issue.message}})
+                else:
+                    output.talk(f"Nothing was imported: {issue.message}")
+                return 3
+        assert isinstance(app.runtime.memory, Memory)
+        added = app.runtime.memory.store.add(facts)
     if as_json:
         output.show_json({"added": len(added), "known": len(facts) - len(added)})
     else:

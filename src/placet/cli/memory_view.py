@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placet.memory.context import day_of
+from placet.memory.context import day_of, times_of
 from placet.memory.fact import Fact, is_believed
 from placet.memory.retrieval import Hit, QueryResult
 from placet.safe_text import clean, shorten
@@ -62,7 +62,8 @@ def hit_lines(number: int, hit: Hit, *, explain: bool) -> list[str]:
     marks = "".join(f" [{label}]" for label in hit.fact.labels)
     lines = [f"{head}{clean(hit.fact.text, lines=True)}{marks}"]
     for other in hit.conflicts:
-        dates = f"learned {day_of(other.learned)}, this one {day_of(hit.fact.learned)}"
+        theirs, own = times_of(other.learned, hit.fact.learned)
+        dates = f"learned {theirs}, this one {own}"
         lines.append(f"   contradicted by {clean(other.id)}: {clean(other.body)} ({dates})")
     if explain:
         words = f", words: {', '.join(map(clean, hit.matched))}" if hit.matched else ""

@@ -27,6 +27,7 @@ from placet.durable.lease import LEASE_S, Holder, holder, is_dead
 from placet.errors import RunExists, RunHeld, StorageDamaged, StorageError, UnknownRun, UsageError
 from placet.events.costs import RunPlace
 from placet.ir.json_value import JsonValue
+from placet.ir.references import literal
 from placet.ir.result import Outcome, ProposalResult, is_nonzero
 from placet.ir.to_dict import ToDict
 from placet.redaction import Redactor
@@ -95,6 +96,8 @@ MIGRATIONS = Migrations(
     readable_from=1,
 )
 
+FORGOTTEN = "[forgotten]"
+"""Stands where a text was that was forgotten."""
 RESUMABLE: tuple[str, ...] = ("running", "waiting", "canceled")
 _LISTED = (
     "run_id, proposal_id, source, tenant, actions, status, begun, ended, holder, held_until, context,"
@@ -190,6 +193,37 @@ class SqlJournal:
         self._holding = threading.Lock()
         self._renewing: threading.Thread | None = None
         self._closed = threading.Event()
+
+    def forget_texts(self, texts: Sequence[str]) -> int:
+        """Replace texts in the stored proposals and results of runs that have ended. Return how many runs
+        held one.
+
+        Only a parameter or an output that equals a text is replaced, not one that contains it.
+
+        Args:
+            texts: The texts, such as the bodies of facts that were forgotten.
+        """
+        spellings = {_encode(form).decode() for text in texts for form in (text, literal(text))}
+        gone = _encode(FORGOTTEN).decode()
+
+        def work(t: Transaction) -> int:
+            if t.dialect == "sqlite":
+                t.execute("PRAGMA secure_delete = ON")
+            changed: set[str] = set()
+            for found in sorted(spellings):
+                for column in ("record", "result", "shown"):
+                    rows = t.execute(
+                        f"UPDATE runs SET {column} = replace({column}, ?, ?) WHERE status <> 'running'"
+                        f" AND replace({column}, ?, ?) <> {column} RETURNING run_id",
+                        (found, gone, found, gone),
+                    )
+                    changed |= {str(row[0]) for row in rows}
+            return len(changed)
+
+        count = self.database.write(work).result()
+        if count:
+            self.database.checkpoint()
+        return count
 
     async def begin(self, record: RunRecord) -> _SqlRun:
         """Keep a new run, and hold it."""

@@ -55,6 +55,15 @@ class Reference(NamedTuple):
         return value
 
 
+def literal(text: str) -> str:
+    """The text as a parameter that stands for itself, whatever references it seems to hold.
+
+    >>> literal("see $a1.output, $5")
+    'see $$a1.output, $5'
+    """
+    return _REFERENCE.sub(lambda found: f"${found[0]}", text)
+
+
 def has_references(value: JsonValue) -> bool:
     """Whether anything in `value` looks like a reference or an escaped one."""
     kind = type(value)

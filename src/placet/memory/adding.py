@@ -22,7 +22,7 @@ class Adding:
         self._rows = rows
         self._t = t
         self._tenant = tenant
-        known = {each.fact.id for each in rows.stored(t, tenant, list(given))}
+        known = rows.places(t, tenant, list(given))
         self._new = {id: fact for id, fact in given.items() if id not in known}
 
     def run(self) -> list[str]:
@@ -83,9 +83,8 @@ class Adding:
                 " AND conversation <> '' AND position BETWEEN ? AND ? ORDER BY position, id",
                 (self._tenant, optional(conversation), min(positions) - 1, max(positions) + 1),
             )
-            for place, data in rows:
-                fact = self._rows.read(str(data))
-                by_place.setdefault((conversation, fact.position), []).append(Stored(int(place), fact))
+            for each in self._rows.readable(rows):
+                by_place.setdefault((conversation, each.fact.position), []).append(each)
         around: dict[str, list[Fact]] = {}
         touched: dict[str, Stored] = {}
         for fact in self._new.values():

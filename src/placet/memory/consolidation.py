@@ -27,7 +27,7 @@ class Consolidation(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     superseded: int
     """Facts taken out because another one replaced them."""
     vectors_removed: int
-    """Vectors removed: of those facts, and of other models."""
+    """Vectors removed: of those facts, of other models, and of another size."""
     embedded: int
     """Facts that got a vector."""
     total: int
@@ -42,7 +42,11 @@ async def consolidate(
     """Consolidate the facts of a tenant."""
     store, now = memory.store, memory.clock()
     model = memory.embedding.model if memory.embedding.is_there else None
-    pruned = await asyncio.to_thread(store.prune, tenant, now, model)
+    # A model may make vectors of another size under the same name; one shows which.
+    sample = await memory.embedding.query("size") if model is not None else None
+    size = None if sample is None else sample.nbytes
+    pruned = await asyncio.to_thread(store.prune, tenant, now, model, size)
+    memory.drop_index(tenant)
     embedded = 0
     while model is not None:
         missing = await asyncio.to_thread(store.without_vectors, tenant, model, now, _BATCH)

@@ -21,7 +21,7 @@ import msgspec
 from placet.ir.provenance import Labels
 from placet.ir.to_dict import ToDict
 from placet.ir.tool_spec import Mark
-from placet.memory.fact import Fact, FactScope
+from placet.memory.fact import EARLIEST, Fact, FactScope
 from placet.memory.retrieval import Conflict, Hit
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _HEADINGS = {
 _INTRODUCTION = "From memory:"
 _STEP = "memory"
 """The name of memory in the path of a label."""
-_MOST_FIRST = 100
 _MOST_FACTS = 50
 
 
@@ -80,7 +79,7 @@ async def build_context(
 ) -> MemoryContext:
     """Assemble the context of a question."""
     where = memory.filter(tenant=tenant, scope=scope, kinds=FIRST_KINDS, with_secret=with_secret)
-    listed = await asyncio.to_thread(memory.store.listed, where, limit=_MOST_FIRST)
+    listed = await asyncio.to_thread(memory.store.listed, where)
     first = sorted(listed, key=lambda fact: (FIRST_KINDS.index(fact.kind), fact.learned, fact.id))
     known = {fact.id for fact in first}
     hits: Sequence[Hit] = ()
@@ -167,6 +166,15 @@ def labels_from_memory(labels: Iterable[Mark]) -> Labels:
     return dict.fromkeys(labels, (_STEP,))
 
 
+def times_of(one: float, other: float) -> tuple[str, str]:
+    """The days of two moments, in UTC; with the time where the days are the same."""
+    days = day_of(one), day_of(other)
+    if days[0] != days[1]:
+        return days
+    first, second = (datetime.fromtimestamp(max(each, EARLIEST), UTC) for each in (one, other))
+    return first.strftime("%Y-%m-%d %H:%M:%S"), second.strftime("%Y-%m-%d %H:%M:%S")
+
+
 def day_of(moment: float) -> str:
     """The day of a moment, in UTC."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
+    return datetime.fromtimestamp(max(moment, EARLIEST), UTC).strftime("%Y-%m-%d")

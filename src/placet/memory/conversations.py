@@ -15,6 +15,8 @@ from placet.memory.analysis import Indexed, query_terms, terms_of
 from placet.memory.scoring import importance, text_score
 from placet.truncation import truncate
 
+SEARCH = "conversation.search"
+"""Name of the tool that searches a conversation."""
 _MOST_RUNS = 64
 _MOST_MESSAGES = 5_000
 _SHOWN = 1_000
@@ -80,7 +82,12 @@ def _plain(message: Message) -> tuple[str, str]:
         case User():
             return "user", "\n".join(part.text for part in message.parts if isinstance(part, Text))
         case Assistant():
-            calls = (f"{call.name}({show_json(dict(call.arguments))})" for call in message.calls)
+            # A search is no part of what was said: it would find itself first.
+            calls = (
+                f"{call.name}({show_json(dict(call.arguments))})"
+                for call in message.calls
+                if call.name != SEARCH
+            )
             return "assistant", "\n".join((message.text, *calls))
         case ToolResult():
-            return "tool", message.text
+            return "tool", "" if message.name == SEARCH else message.text

@@ -12,7 +12,7 @@ import math
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from placet.errors import UsageError
 from placet.ir.to_dict import ToDict
 from placet.ir.tool_spec import Mark
+from placet.safe_text import clean
 
 MOST_BODY = 8_000
 """Characters of a body."""
@@ -27,6 +28,8 @@ MOST_NAME = 300
 """Characters of a subject, a key, a kind, a tag, an alias, a source or an id."""
 MOST_ITEMS = 50
 """Tags, aliases, links or superseded ids of one fact."""
+EARLIEST, LATEST = -6e10, 1e11
+"""Limits of the times of a new fact, in seconds since the epoch: the years 68 and 5138."""
 _PAIRS = re.compile("[\ud800-\udfff]")
 
 Seconds = Annotated[float, msgspec.Meta(ge=-1e11, le=1e11)]
@@ -139,16 +142,23 @@ def is_believed(fact: Fact, at: float) -> bool:
 
 
 def replaces(new: Fact, old: Fact) -> bool:
-    """Whether a new fact supersedes an older one of the same tenant."""
-    if new.id == old.id or old.superseded_by is not None or old.invalidated is not None:
+    """Whether a new fact supersedes an older one of the same tenant.
+
+    Only within one scope, and an untrusted fact supersedes untrusted ones alone: otherwise both are believed,
+    and contradict each other if they state the same key.
+    """
+    if new.id == old.id or old.invalidated is not None or new.scope != old.scope:
         return False
-    if old.id in new.supersedes:
-        return True
-    return (
-        new.supersedes_key
-        and new.key is not None
-        and (old.subject, old.key, old.scope) == (new.subject, new.key, new.scope)
-    )
+    if "untrusted" in new.labels and "untrusted" not in old.labels:
+        return False
+    if old.superseded_by is not None and old.valid_until is not None and old.valid_until <= _start(new):
+        return False  # It ends no later because of the fact that superseded it first.
+    by_key = new.supersedes_key and new.key is not None and (old.subject, old.key) == (new.subject, new.key)
+    return by_key or old.id in new.supersedes
+
+
+def _start(fact: Fact) -> float:
+    return fact.learned if fact.valid_from is None else max(fact.learned, fact.valid_from)
 
 
 def superseded(old: Fact, new: Fact) -> Fact:
@@ -194,8 +204,49 @@ class FactProblem(msgspec.Struct, frozen=True):
 
 
 def problems(fact: Fact) -> list[FactProblem]:
-    """Everything that is wrong with a fact, beyond the types of its fields."""
-    return list(_problems(fact))
+    """Everything that is wrong with a fact. If a field has the wrong type, nothing else is checked."""
+    return list(_range_problems(fact)) or _type_problems(fact) or list(_problems(fact))
+
+
+def _range_problems(fact: Fact) -> Iterator[FactProblem]:
+    for field in ("valid_from", "valid_until", "learned", "invalidated"):
+        moment = getattr(fact, field)
+        if isinstance(moment, int | float) and math.isfinite(moment) and not EARLIEST <= moment <= LATEST:
+            problem = f"{moment:g} is out of range: times are seconds since the epoch, not milliseconds"
+            yield FactProblem(field, problem)
+
+
+def _type_problems(fact: Fact) -> list[FactProblem]:
+    """What the declared types refuse. Building a fact checks no types; reading one back does."""
+    try:
+        msgspec.convert(msgspec.to_builtins(fact), Fact)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at ")
+        return [FactProblem(place.strip("`").removeprefix("$.") or "fact", clean(problem))]
+    except (TypeError, OverflowError) as error:
+        return [FactProblem("fact", clean(str(error)))]
+    return []
+
+
+def salvaged(data: bytes | str) -> Fact:
+    """A stored fact whose times, confidence or labels are out of range, with the nearest values in range.
+
+    Raises:
+        msgspec.MsgspecError: it cannot be read in this way either.
+    """
+    plain = msgspec.json.decode(data, type=dict[str, Any])
+    for field, least, most in (
+        ("valid_from", -1e11, LATEST),
+        ("valid_until", -1e11, LATEST),
+        ("learned", -1e11, LATEST),
+        ("invalidated", -1e11, LATEST),
+        ("confidence", 0.0, 1.0),
+    ):
+        if isinstance(number := plain.get(field), int | float):
+            plain[field] = min(max(number, least), most)
+    if isinstance(labels := plain.get("labels"), list):
+        plain["labels"] = [label for label in labels if label in get_args(Mark)]
+    return msgspec.convert(plain, Fact)
 
 
 def _problems(fact: Fact) -> Iterator[FactProblem]:

@@ -259,7 +259,9 @@ class MemoryFacts:
             ids = self._tenants[tenant].recalled.get(run_id, [])
             return [fact.body for fact in self.get(tenant, ids)]
 
-    def prune(self, tenant: str | None, at: float, model: str | None) -> Pruned:
+    def prune(
+        self, tenant: str | None, at: float, model: str | None, vector_bytes: int | None = None
+    ) -> Pruned:
         """Take facts that are not believed any more out of the indexes."""
         with self._lock:
             found = self._tenants[tenant]
@@ -270,8 +272,9 @@ class MemoryFacts:
                 found.pruned.add(fact.id)
                 vectors += found.vectors.pop(fact.id, None) is not None
                 found.touch(fact.id)
-            for id, (of_model, _) in list(found.vectors.items()):
-                if model is not None and of_model != model:
+            for id, (of_model, vector) in list(found.vectors.items()):
+                is_stale = of_model != model or len(vector) != (vector_bytes or len(vector))
+                if model is not None and is_stale:
                     del found.vectors[id]
                     found.touch(id)
                     vectors += 1

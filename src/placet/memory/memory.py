@@ -20,12 +20,13 @@ from placet.ir.tool_spec import Mark
 from placet.memory.analysis import embedded_text
 from placet.memory.conversations import Conversations
 from placet.memory.embedding import Embedding
-from placet.memory.fact import Fact, FactScope, check_fact, new_fact_id, repeats
+from placet.memory.fact import Fact, FactScope, check_fact, new_fact_id, repeats, replaces
 from placet.memory.in_memory import MemoryFacts
 from placet.memory.retrieval import Found, QueryResult, answer
 from placet.memory.store import ANYWHERE, FactFilter, FactStore
 from placet.memory.vectors import VectorIndex, VectorsUnusable
 from placet.runtime.sync import refuse_inside_loop, run_sync
+from placet.safe_text import clean
 
 if TYPE_CHECKING:
     from placet.events.log import EventLog
@@ -90,6 +91,9 @@ class Memory:
         """Tenant of calls that name none."""
         self.scope: FactScope = scope or ANYWHERE
         """Scope of calls that name none."""
+        self.told_by: str | None = None
+        """Who gives the calls of `remember` in person, such as `"person:ann"`, so that their `source` is
+        stored as it is. `None`: a plan or a model, whose facts have their run as the source."""
         self.clock = clock
         self.conversations = Conversations()
         self._indexes: dict[str | None, VectorIndex] = {}
@@ -168,10 +172,21 @@ class Memory:
             supersedes_key=supersedes_key,
         )
         check_fact(fact)
+        await self._check_ids(fact)
         if conversation is None and (known := await self._known(fact)) is not None:
             return known
         await self.add_facts([fact])
         return fact
+
+    async def _check_ids(self, fact: Fact) -> None:
+        named = [*fact.supersedes, *fact.links]
+        found = await asyncio.to_thread(self.store.get, fact.tenant, named) if named else []
+        scopes = {each.id: each.scope for each in found}
+        for field, ids in (("supersedes", fact.supersedes), ("links", fact.links)):
+            for id in ids:
+                if id not in scopes or (field == "supersedes" and scopes[id] != fact.scope):
+                    missing = f"there is no fact '{clean(id, 80)}' in its scope"
+                    raise UsageError(f"The fact cannot be stored: {field}: {missing}.")
 
     async def _known(self, fact: Fact) -> Fact | None:
         """A believed fact that says the same, in the same words, of no worse provenance."""
@@ -181,8 +196,8 @@ class Memory:
         found = await asyncio.to_thread(self.store.believed_values, where, fact.subject, fact.key)
         same = ("body", "scope", "labels", "kind", "valid_from", "valid_until")
         alike = [each for each in found if all(getattr(each, name) == getattr(fact, name) for name in same)]
-        others = [each for each in found if each not in alike and each.scope == fact.scope]
-        return alike[0] if alike and not (others and fact.supersedes_key) else None
+        others = [each for each in found if each not in alike and replaces(fact, each)]
+        return alike[0] if alike and not others else None
 
     async def add_facts(self, facts: Sequence[Fact]) -> list[str]:
         """Store facts that are complete, all or none, and return the ids that were new.
@@ -281,6 +296,14 @@ class Memory:
         if found is None:
             found = self._indexes[tenant] = VectorIndex(self.store, tenant, self.embedding.model)
         return found
+
+    def drop_index(self, tenant: str | None) -> None:
+        """Read the vectors of a tenant again at the next query.
+
+        Args:
+            tenant: The tenant.
+        """
+        self._indexes.pop(tenant, None)
 
     def filter(
         self,

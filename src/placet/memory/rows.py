@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from placet.errors import StorageDamaged
 from placet.memory.analysis import Indexed, indexed
-from placet.memory.fact import Fact
+from placet.memory.fact import Fact, salvaged
 from placet.memory.in_memory import are_neighbours, vector_row
 from placet.memory.store import Candidate, VectorRow
 from placet.memory.tables import NEVER, SPLIT, bare, marks, optional, text_columns, text_row
 from placet.storage.transaction import Rows, Transaction, Value, searchable
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 _CHUNK = 500
 """Values in one list of a statement."""
 COLUMNS = (
@@ -41,6 +44,7 @@ class FactRows:
     def __init__(self, name: str) -> None:
         """`name` is that of the database, for messages."""
         self._name = name
+        self._has_warned = False
 
     def rewrite(self, t: Transaction, place: int, fact: Fact) -> None:
         """Store what has changed of a fact."""
@@ -59,13 +63,25 @@ class FactRows:
             )
         return [Stored(int(place), self.read(str(data))) for place, data in rows]
 
+    def places(self, t: Transaction, tenant: int, ids: Sequence[str]) -> dict[str, int]:
+        """By id, the places of rows, also of those that cannot be read."""
+        found: dict[str, int] = {}
+        for chunk in chunks(ids):
+            by_column = {searchable(id): id for id in chunk}
+            for place, column in t.execute(
+                f"SELECT place, id FROM memory_facts WHERE tenant = ? AND id IN ({marks(chunk)})",
+                [tenant, *by_column],
+            ):
+                found[by_column[str(column)]] = int(place)
+        return found
+
     def of_key(self, t: Transaction, tenant: int, subject: str, key: str) -> list[Stored]:
         """Facts with a subject and key."""
         rows = t.execute(
             "SELECT place, data FROM memory_facts WHERE tenant = ? AND subject = ? AND key = ?",
             (tenant, searchable(subject), optional(key)),
         )
-        return [Stored(int(place), self.read(str(data))) for place, data in rows]
+        return self.readable(rows)
 
     def beside(self, t: Transaction, tenant: int, fact: Fact) -> list[Stored]:
         """The neighbours of a fact in its conversation."""
@@ -76,8 +92,7 @@ class FactRows:
             " AND conversation <> '' AND position BETWEEN ? AND ? ORDER BY position, id",
             (tenant, optional(fact.conversation), fact.position - 1, fact.position + 1),
         )
-        found = [Stored(int(place), self.read(str(data))) for place, data in rows]
-        return [each for each in found if are_neighbours(fact, each.fact)]
+        return [each for each in self.readable(rows) if are_neighbours(fact, each.fact)]
 
     def reindex(self, t: Transaction, tenant: int, stored: Stored) -> None:
         """Index a fact again whose neighbours have changed; one that was pruned is in no index."""
@@ -93,17 +108,38 @@ class FactRows:
 
     def candidates(self, rows: Rows) -> list[Candidate]:
         return [
-            Candidate(self.read(str(data)), Indexed(bare(own or ""), bare(aliases or ""), bare(around or "")))
+            Candidate(fact, Indexed(bare(own or ""), bare(aliases or ""), bare(around or "")))
             for data, own, aliases, around in rows
+            for fact in self.facts([(data,)])
         ]
 
-    def vector_row(self, data: str, vector: bytes | None) -> VectorRow:
-        return vector_row(self.read(data), bytes(vector) if vector is not None else None)
+    def vector_rows(self, rows: Rows) -> list[VectorRow]:
+        return [
+            vector_row(fact, bytes(vector) if vector is not None else None)
+            for data, vector, *_ in rows
+            for fact in self.facts([(data,)])
+        ]
+
+    def readable(self, rows: Rows) -> list[Stored]:
+        """Facts with their places; rows that cannot be read are left out, and that is logged once."""
+        return [Stored(int(place), fact) for place, data in rows for fact in self.facts([(data,)])]
+
+    def facts(self, rows: Rows) -> Iterator[Fact]:
+        """Facts; rows that cannot be read are left out, and that is logged once."""
+        for data, *_ in rows:
+            try:
+                yield self.read(str(data))
+            except StorageDamaged as error:
+                if not self._has_warned:
+                    self._has_warned = True
+                    _log.warning("A fact was left out: %s", error)
 
     def read(self, data: str) -> Fact:
         try:
             return _decode(data)
         except msgspec.DecodeError as error:
+            with contextlib.suppress(msgspec.MsgspecError):
+                return salvaged(data)
             raise StorageDamaged(
                 self._name, f"holds a fact that cannot be read ({error})", "Restore a copy."
             ) from None

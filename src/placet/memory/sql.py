@@ -101,29 +101,34 @@ class SqlFacts:
             if t.dialect == "sqlite":
                 t.execute("PRAGMA secure_delete = ON")
             number = tenant_number(t, tenant)
-            gone = self._rows.stored(t, number, list(dict.fromkeys(ids)))
-            for place, fact in gone:
+            places = self._rows.places(t, number, list(dict.fromkeys(ids)))
+            gone: list[Stored] = []
+            for chunk in chunks(places.values()):
+                found = f"SELECT place, data FROM memory_facts WHERE place IN ({marks(chunk)})"
+                gone += self._rows.readable(t.execute(found, chunk))
+            for id, place in places.items():
                 t.execute("DELETE FROM memory_facts WHERE place = ?", (place,))
                 t.execute("DELETE FROM memory_text WHERE rowid = ?", (place,))
                 t.execute("DELETE FROM memory_vectors WHERE place = ?", (place,))
-                t.execute(
-                    "DELETE FROM memory_recalled WHERE tenant = ? AND id = ?", (number, searchable(fact.id))
-                )
+                t.execute("DELETE FROM memory_recalled WHERE tenant = ? AND id = ?", (number, searchable(id)))
             for _, fact in gone:
                 for beside in self._rows.beside(t, number, fact):
                     self._rows.reindex(t, number, beside)
-            if gone:
+            if places:
                 count(t, 1)
                 t.execute(
                     "UPDATE memory_tenants SET facts = facts - ?, forgotten = forgotten + ? WHERE number = ?",
-                    (len(gone), len(gone), number),
+                    (len(places), len(places), number),
                 )
                 if t.dialect == "sqlite":
                     # Deleted terms stay in the segments of the index until these are merged.
                     t.execute("INSERT INTO memory_text (memory_text) VALUES ('optimize')")
-            return len(gone)
+            return len(places)
 
-        return self._write(work)
+        count_gone = self._write(work)
+        if count_gone:
+            self._database.checkpoint()
+        return count_gone
 
     def put_vectors(self, tenant: str | None, model: str, vectors: Mapping[str, bytes]) -> None:
         """Store vectors."""
@@ -167,7 +172,9 @@ class SqlFacts:
         if ids:
             self._database.write(work, durable=False).result()
 
-    def prune(self, tenant: str | None, at: float, model: str | None) -> Pruned:
+    def prune(
+        self, tenant: str | None, at: float, model: str | None, vector_bytes: int | None = None
+    ) -> Pruned:
         """Take facts that are not believed any more out of the indexes."""
 
         def work(t: Transaction) -> Pruned:
@@ -177,7 +184,7 @@ class SqlFacts:
                 f" WHERE f.tenant = ? AND f.is_pruned = 0 AND {_OVER}",
                 (number, at, at),
             )
-            over = [Stored(int(place), self._rows.read(str(data))) for place, data in rows]
+            over = self._rows.readable(rows)
             vectors = 0
             for chunk in chunks([each.place for each in over]):
                 inside = marks(chunk)
@@ -191,9 +198,9 @@ class SqlFacts:
                 )
             if model is not None:
                 gone = t.execute(
-                    "DELETE FROM memory_vectors WHERE model <> ? AND place IN"
-                    " (SELECT place FROM memory_facts WHERE tenant = ?) RETURNING place",
-                    (searchable(model), number),
+                    "DELETE FROM memory_vectors WHERE (model <> ? OR (? > 0 AND length(vector) <> ?))"
+                    " AND place IN (SELECT place FROM memory_facts WHERE tenant = ?) RETURNING place",
+                    (searchable(model), vector_bytes or 0, vector_bytes or 0, number),
                 )
                 vectors += len(gone)
             t.execute("DELETE FROM memory_recalled WHERE tenant = ? AND at < ?", (number, at - _OLD_RUN_S))
@@ -256,7 +263,7 @@ class SqlFacts:
                 f"SELECT f.data FROM memory_facts AS f WHERE {passes} ORDER BY {learned} DESC, f.id{most}",
                 values,
             )
-            return [self._rows.read(str(row[0])) for row in rows]
+            return list(self._rows.facts(rows))
 
         return self._database.read(work)
 
@@ -270,7 +277,7 @@ class SqlFacts:
                 f" AND {passes} ORDER BY f.learned DESC, f.id",
                 [searchable(subject), optional(key), *values],
             )
-            return [self._rows.read(str(row[0])) for row in rows]
+            return list(self._rows.facts(rows))
 
         return self._database.read(work)
 
@@ -310,7 +317,7 @@ class SqlFacts:
                 past = t.execute(
                     f"SELECT f.data FROM memory_facts AS f WHERE f.is_pruned = 1 AND {passes}", values
                 )
-                found += of_the_past((self._rows.read(str(row[0])) for row in past), terms)
+                found += of_the_past(self._rows.facts(past), terms)
                 found.sort(key=lambda each: -rough_score(each, terms))
             return found[:limit]
 
@@ -326,7 +333,7 @@ class SqlFacts:
                 (searchable(model), known_tenant(t, tenant), at, at),
             )
         )
-        return [self._rows.read(str(row[0])) for row in rows]
+        return list(self._rows.facts(rows))
 
     def vector_changes(self, tenant: str | None, model: str, since: int) -> VectorChanges:
         """What the vector index has not seen yet."""
@@ -345,9 +352,7 @@ class SqlFacts:
                 (searchable(model), number, since),
             )
             revision = int(changed[-1][2]) if changed else since
-            return VectorChanges(
-                revision, forgotten, [self._rows.vector_row(str(data), vector) for data, vector, _ in changed]
-            )
+            return VectorChanges(revision, forgotten, self._rows.vector_rows(changed))
 
         return self._database.read(work)
 
@@ -360,4 +365,4 @@ class SqlFacts:
                 (known_tenant(t, tenant), searchable(run_id)),
             )
         )
-        return [self._rows.read(str(row[0])).body for row in rows]
+        return [fact.body for fact in self._rows.facts(rows)]

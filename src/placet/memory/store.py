@@ -288,15 +288,18 @@ class FactStore(Protocol):
         """
         ...
 
-    def prune(self, tenant: str | None, at: float, model: str | None) -> Pruned:
+    def prune(
+        self, tenant: str | None, at: float, model: str | None, vector_bytes: int | None = None
+    ) -> Pruned:
         """Take facts that are not believed any more, and their vectors, out of the indexes.
 
-        The facts themselves stay, for questions about the past. Vectors of other models than `model` are
-        removed.
+        The facts themselves stay, for questions about the past. Vectors of other models than `model`, and of
+        other lengths than `vector_bytes`, are removed.
 
         Args:
             tenant: The tenant.
             at: The time.
             model: Name of the model whose vectors are in use. `None`: keep all.
+            vector_bytes: Length of its vectors. `None`: whatever it is.
         """
         ...

@@ -4,11 +4,13 @@ Keep true:
 1. A fact that a call stores keeps the labels of what went into the call; no parameter takes them away.
 2. What this run has recalled is not stored again.
 3. The log gets ids, never bodies: what is in a log cannot be forgotten.
-4. Facts that are recalled label the output of the call.
+4. The source of a fact that a call stores is its run, whatever the call says.
+5. Facts that are recalled label the output of the call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -18,12 +20,14 @@ from placet.events.log import EventLog
 from placet.ir.json_value import JsonValue
 from placet.ir.tool_spec import Mark
 from placet.memory.context import day_of, labels_from_memory
-from placet.memory.fact import FactScope
+from placet.memory.conversations import SEARCH
+from placet.memory.fact import MOST_NAME, FactScope
 from placet.memory.retrieval import Hit
 from placet.policy.case import Rule
 from placet.policy.rule import DenyTool
 from placet.tools.context import ToolContext
 from placet.tools.tool import Tool, tool
+from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from placet.memory.memory import Memory
@@ -104,7 +108,7 @@ def _remember(memory: Memory) -> Tool:
             kind: fact, identity, constraint, or a kind of your own.
             tags: Tags to filter by.
             aliases: Other words by which somebody may ask for it.
-            source: Where it comes from. Default: this run.
+            source: Where you have it from. It is stored as a claim, beside the id of this run.
             replaces: Ids of facts that it replaces.
             replaces_key: Replace what is known about this subject and key.
             links: Ids of facts that belong to it.
@@ -120,7 +124,7 @@ def _remember(memory: Memory) -> Tool:
             fact = await memory.add(
                 subject,
                 body,
-                source=source or f"run:{context.run_id}",
+                source=_source(memory, context, source),
                 key=key,
                 kind=kind,
                 tags=tags,
@@ -142,6 +146,14 @@ def _remember(memory: Memory) -> Tool:
     return remember
 
 
+def _source(memory: Memory, context: ToolContext, claim: str | None) -> str:
+    """Where a fact comes from that a call stores: its run. What the call says itself is only a claim."""
+    if memory.told_by is not None:
+        return claim or memory.told_by
+    run = f"run:{context.run_id}"
+    return truncate(f"{run}, which names: {' '.join(claim.split())}", MOST_NAME, "…") if claim else run
+
+
 def _recall(memory: Memory) -> Tool:
     @tool(risk="read_only", labels=["memory"])
     async def recall(
@@ -152,6 +164,8 @@ def _recall(memory: Memory) -> Tool:
     ) -> dict[str, JsonValue]:
         """Find facts in memory that answer a question. An empty list means that nothing is known.
 
+        Facts with the label `secret` are left out.
+
         Args:
             query: The question.
             limit: The most facts to return.
@@ -159,7 +173,12 @@ def _recall(memory: Memory) -> Tool:
         """
         try:
             found = await memory.query(
-                query, limit=limit, as_of=as_of, tenant=context.tenant, scope=call_scope(memory, context)
+                query,
+                limit=limit,
+                as_of=as_of,
+                tenant=context.tenant,
+                scope=call_scope(memory, context),
+                with_secret=False,
             )
             await memory.note_recalled(
                 context.run_id, [hit.fact.id for hit in found.hits], tenant=context.tenant
@@ -173,7 +192,7 @@ def _recall(memory: Memory) -> Tool:
 
 
 def _search(memory: Memory) -> Tool:
-    @tool(name="conversation.search", risk="read_only", labels=["memory"])
+    @tool(name=SEARCH, risk="read_only", labels=["memory"])
     async def search(
         query: str, context: ToolContext, limit: Annotated[int, msgspec.Meta(ge=1, le=20)] = 5
     ) -> dict[str, JsonValue]:
@@ -202,6 +221,16 @@ def _trust(memory: Memory) -> Tool:
         """
         return {"id": id, "changed": await memory.trust(id, tenant=context.tenant)}
 
+    def explain(parameters: Mapping[str, JsonValue], tenant: str | None) -> str:
+        id = str(parameters.get("id"))
+        found = memory.store.get(memory.tenant if tenant is None else tenant, [id])
+        if not found:
+            return f"There is no fact '{id}'."
+        fact = found[0]
+        body = "[secret]" if "secret" in fact.labels else fact.body
+        return f"subject: {fact.subject}\nkey: {fact.key or '-'}\nbody: {body}\nsource: {fact.source}"
+
+    trust.explain = explain
     return trust
 
 

@@ -6,12 +6,14 @@ Keep true: a file is read to its end before anything of it is stored; one bad li
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from placet.errors import DecodeError
 from placet.ir.codec import decode_json
+from placet.ir.references import literal
 from placet.memory.fact import Fact, problems
 from placet.safe_text import clean
 
@@ -25,7 +27,7 @@ def to_lines(facts: Iterable[Fact]) -> Iterable[bytes]:
 
 
 def from_lines(data: bytes, source: str, *, tenant: str | None = None) -> Sequence[Fact]:
-    """The facts in a file; with a `tenant` they become that tenant's.
+    """The facts in a file, as facts of `tenant`. A line may name that tenant or none.
 
     Raises:
         DecodeError: a line cannot be used; names the file, the line and the field.
@@ -36,8 +38,36 @@ def from_lines(data: bytes, source: str, *, tenant: str | None = None) -> Sequen
     for number, line in enumerate(data.split(b"\n"), start=1):
         if line.strip():
             fact = _fact(line, f"{source}, line {number}")
-            found.append(fact if tenant is None else replace(fact, tenant=tenant))
+            if fact.tenant not in (None, tenant):
+                raise DecodeError(
+                    "the fact belongs to another tenant than the one it is imported for",
+                    place="$.tenant",
+                    source=f"{source}, line {number}",
+                )
+            found.append(replace(fact, tenant=tenant))
     return found
+
+
+def as_plan(facts: Iterable[Fact]) -> dict[str, Any]:
+    """A plan that remembers these facts, for rules to judge. It is not for execution: it leaves out times."""
+    return {
+        "source": "placet memory import",
+        "actions": [
+            {
+                "id": f"fact-{number}",
+                "tool": "remember",
+                "parameters": {
+                    "subject": literal(fact.subject),
+                    "body": literal(fact.body),
+                    "kind": literal(fact.kind),
+                    "source": literal(fact.source),
+                    "labels": list(fact.labels),
+                }
+                | ({"key": literal(fact.key)} if fact.key is not None else {}),
+            }
+            for number, fact in enumerate(facts, start=1)
+        ],
+    }
 
 
 def _fact(line: bytes, source: str) -> Fact:

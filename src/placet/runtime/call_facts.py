@@ -94,6 +94,9 @@ async def facts_of(
         paths, shows = (preview.paths, preview.shows) if preview is not None else ((), ())
         edit = FileEdit(folder=tool.confined_to, paths=paths, shows=shows)
         diff = preview.diff if preview is not None else None
+    elif tool is not None and tool.explain is not None:
+        explained = await asyncio.to_thread(tool.explain, action.parameters, x.run.tenant)
+        diff = x.services.events.redactor.text(clean(explained, lines=True))
     undone = await _recovery(x, i, action, tool, confinement, preview, recovery)
     return CallFacts(undone, edit, diff)
 

@@ -416,7 +416,7 @@ class Runtime:
 
     def register(
         self,
-        schema: ToolSchema,
+        schema: ToolSchema | Tool,
         fn: Callable[..., Any] | None = None,
         *,
         cheap: bool = False,
@@ -424,15 +424,17 @@ class Runtime:
     ) -> Tool:
         """Register a tool with a JSON Schema of its own. See `Tool.from_schema` for how `fn` is called.
 
-        Takes the arguments of `Tool.from_schema`.
+        Takes the arguments of `Tool.from_schema`. A finished tool, such as one from `program_tool`, is
+        registered as it is.
 
         Raises:
-            UsageError: it is no schema.
+            UsageError: it is neither a schema nor a tool.
         """
-        given: object = schema
-        if not isinstance(given, ToolSchema):
+        if isinstance(schema, Tool) and fn is None:
+            return self._add_tool(schema)
+        if not isinstance(schema, ToolSchema):
             raise UsageError(
-                f"register got {truncate_repr(given, 80)}. It takes a ToolSchema and a function; "
+                f"register got {truncate_repr(schema, 80)}. It takes a ToolSchema and a function, or a Tool; "
                 "give tools and functions to Runtime(tools=[...])."
             )
         return self._add_tool(Tool.from_schema(schema, fn, cheap=cheap, timeout_ms=timeout_ms))

@@ -13,9 +13,10 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TypeVar
 
-from placet.errors import UsageError
+from placet.errors import StorageError, UsageError
 from placet.storage.transaction import Link, Transaction
 from placet.storage.writer import Writer
 
@@ -74,6 +75,17 @@ class Database:
                 finally:
                     self._reader.rollback()
             raise AssertionError  # Not reached: the second try returns or raises.
+
+    def checkpoint(self) -> None:
+        """Empty the write-ahead log of SQLite, which holds copies of what was deleted. Best effort: it stays
+        as it is while another process reads from it."""
+        self._check()
+        with self._reading, suppress(StorageError):
+            link = self._connect(True)
+            try:
+                link.checkpoint()
+            finally:
+                link.close()
 
     def _check(self) -> None:
         if self._closed:

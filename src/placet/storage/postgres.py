@@ -239,6 +239,9 @@ class PostgresLink:
             self.name, f"answered with an error: {_first_line(error)}", "Is it what you meant to use?"
         )
 
+    def checkpoint(self) -> None:
+        """Nothing: the server decides when deleted rows are overwritten."""
+
     def close(self) -> None:
         """Say good-bye to the server."""
         with suppress(self._psycopg.Error):

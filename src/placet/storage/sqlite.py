@@ -233,6 +233,13 @@ class SqliteLink:
         except sqlite3.Error as error:
             raise self.explain(error) from error
 
+    def checkpoint(self) -> None:
+        """Move what is in the write-ahead log into the file, and empty the log, unless somebody reads it."""
+        assert self._connection is not None
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA busy_timeout = 1000")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def _identity(self) -> tuple[int, int] | None:
         """Which file stands under the name, as the system counts them; None if there is none."""
         try:

@@ -72,6 +72,7 @@ class Tool(Generic[P, R]):
         "confinement",
         "context_parameter",
         "deps_type",
+        "explain",
         "fn",
         "has_exit_code",
         "is_async",
@@ -144,6 +145,9 @@ class Tool(Generic[P, R]):
         self.preview: Callable[[Mapping[str, JsonValue], Callable[[str], str]], Preview] | None = None
         """What a call would change in files as they are now. Given the parameters, and what takes secrets out
         of a text. Only file tools that come with Placet have one: all they change is in `confined_to`."""
+        self.explain: Callable[[Mapping[str, JsonValue], str | None], str] | None = None
+        """What a call is about, for whoever approves it, where the parameters alone do not say it. Given the
+        parameters and the tenant; may wait for a disk."""
         self.may_label: bool = False
         """Whether it may label its output itself, with `ToolContext.label_output`: which labels there will be
         is known only when it has run, and `verify` says so."""
