@@ -34,6 +34,7 @@ from placet.runtime.scope import Scope
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.tools.context import Cancel
 from placet.tools.deps import check_deps
+from placet.turns.basis import routes_for
 from placet.turns.calls import Offer
 from placet.turns.ending import Watch
 from placet.turns.leading import say_started, turns_so_far
@@ -345,6 +346,7 @@ class AgentRunner:
             spill=self._spill,
             watch=watch,
             unrecorded=partial(_unrecorded, agent_of(run.about.context), run.parent),
+            routes=routes_for(tools, tools.names()),
         )
         return Course(run, loop, spec, cancel, self._workspace, self._isolation, self.missing, budget)
 

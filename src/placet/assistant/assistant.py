@@ -42,6 +42,7 @@ from placet.runtime.journal import Choice, Decision
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.tools.context import Cancel
 from placet.tools.deps import check_deps
+from placet.turns.basis import routes_for
 from placet.turns.calls import Offer
 from placet.turns.ending import Ending, Event, Watch
 from placet.turns.leading import end, ending_of, say_started
@@ -732,6 +733,7 @@ class Assistant(Generic[OutputT]):
             watch=watch,
             before_effect=before_effect,
             unrecorded=typed,
+            routes=routes_for(tools, kept.tools),
         )
 
 

@@ -27,15 +27,17 @@ from placet.errors import (
 from placet.inference.messages import Text as TextPart
 from placet.inference.messages import User
 from placet.inference.model import Intent, Model, Result
-from placet.ir.provenance import UNRECORDED, Provenance
+from placet.ir.ending import CallKind
+from placet.ir.provenance import UNRECORDED, Provenance, typed_in
 from placet.ir.tool_spec import ToolSchema
 from placet.runtime.calls import words_of
 from placet.safe_text import clean
 from placet.turns.acting import Acting
 from placet.turns.asking import LOGGED, Halt, Stopped, Terms
+from placet.turns.basis import Basis, RouteOf, lacks_words
 from placet.turns.calls import Offer
 from placet.turns.conversation import Conversation
-from placet.turns.ending import OUTCOMES, Done, Ending, Watch
+from placet.turns.ending import FINISHED, OUTCOMES, Done, Ending, Watch
 from placet.turns.limits import TurnLimits
 from placet.turns.output import OutputType, OutputUnfit
 from placet.turns.repetition import Repetition
@@ -72,12 +74,14 @@ class TurnLoop(Acting):
         watch: Watch | None = None,
         before_effect: Callable[[], Awaitable[None]] | None = None,
         unrecorded: Callable[[str], Provenance] | None = None,
+        routes: RouteOf | None = None,
     ) -> None:
         """`cancel` is that of the run. `failures` is how often in a row the model may give no answer, and
         `failed` how often it just did, asked by somebody else. Of a run that was taken up again,
         `go_on` brings the loop to where it stood. `before_effect` is awaited before each call that may change
         something. `unrecorded` says who wrote a message of which the journal does not say it, from before
-        that was recorded; without it such a message is untrusted."""
+        that was recorded; without it such a message is untrusted. `routes` says what a task needs calls for;
+        an answer without such calls ends as unsupported."""
         terms = Terms(
             offer=offer,
             system=system,
@@ -94,6 +98,7 @@ class TurnLoop(Acting):
         )
         super().__init__(run, model, terms)
         self._unrecorded = unrecorded
+        self._routes = routes
         self.endings: list[Ending] = []
         """What came of each message so far, also of those from before the run was taken up again."""
         self._begin()
@@ -114,6 +119,8 @@ class TurnLoop(Acting):
         self._succeeded = []
         self._called = []
         self._refused = []
+        self._basis = Basis()
+        self._needs: tuple[CallKind, ...] = ()
         self._usage = None
         self._cost = 0.0
 
@@ -150,10 +157,18 @@ class TurnLoop(Acting):
         Raises:
             RunHeld: the run is another's by now.
         """
-        self._tell(Said(message, provenance))
+        needs = self._needs_of(message, provenance)
+        self._tell(Said(message, provenance, needs))
         self._emit("turn_asked", {"text": self._run.brief(plain_text(message), LOGGED)})
-        self.endings.append(await self._exchange(message, provenance))
+        self.endings.append(await self._exchange(message, provenance, needs))
         return self.endings[-1]
+
+    def _needs_of(self, message: User, provenance: Provenance) -> tuple[CallKind, ...]:
+        """What calls have to do for a message. What nobody typed is no task of a person."""
+        if self._routes is None:
+            return ()
+        task = "\n".join(typed_in(provenance.parts(plain_text(message))))
+        return self._routes(task).needs if task.strip() else ()
 
     async def go_on(self) -> Ending | None:
         """Bring the loop to where it stood, and go on from there; None if nothing had been said."""
@@ -161,7 +176,7 @@ class TurnLoop(Acting):
         while self._recalled:
             note = self._recalled.popleft()
             if isinstance(note, Said):
-                ending = await self._exchange(note.message, self._provenance_of(note))
+                ending = await self._exchange(note.message, self._provenance_of(note), note.needs)
                 self.endings.append(ending)
         return ending
 
@@ -170,8 +185,11 @@ class TurnLoop(Acting):
             return note.provenance
         return self._unrecorded(plain_text(note.message)) if self._unrecorded is not None else UNRECORDED
 
-    async def _exchange(self, message: User, provenance: Provenance) -> Ending:
+    async def _exchange(
+        self, message: User, provenance: Provenance, needs: tuple[CallKind, ...] = ()
+    ) -> Ending:
         self._begin()
+        self._needs = needs
         self._conversation.hear(message)
         for typed in provenance.typed:
             self._reading.heard(typed)
@@ -264,7 +282,12 @@ class TurnLoop(Acting):
         self._conversation.add(result.message)
         self._value = value
         self._is_cut_off = result.stop == "length"
-        return Halt("success", "")
+        lacks = self._lacks()
+        return Halt("unsupported", lacks_words(lacks)) if lacks else Halt("success", "")
+
+    def _lacks(self) -> tuple[CallKind, ...]:
+        """What the task needs and no successful call did."""
+        return self._basis.lacks(self._needs)
 
     def _reject(self, why: str) -> Halt | None:
         """An answer came to nothing, and the message ends with it. Taken up again, the model is asked anew,
@@ -293,6 +316,10 @@ class TurnLoop(Acting):
                 "status": ending.status,
                 "turns": ending.turns,
                 "tools": len(ending.tools),
+                "looked": list(ending.looked),
+                "changed": list(ending.changed),
+                "ran": list(ending.ran),
+                **({"lacks": list(ending.lacks)} if ending.lacks else {}),
                 "summary": self._run.brief(ending.summary, LOGGED),
                 "error": ending.error,
                 "input_tokens": ending.usage.input if ending.usage is not None else None,
@@ -318,14 +345,18 @@ class TurnLoop(Acting):
             tools=tuple(self._succeeded),
             called=tuple(self._called),
             refused=tuple(self._refused),
+            looked=tuple(self._basis.looked),
+            changed=tuple(self._basis.changed),
+            ran=tuple(self._basis.ran),
+            lacks=self._lacks() if halt.status == "unsupported" else (),
             usage=self._usage,
             cost_usd=self._cost if self._usage is not None else None,
             run_id=self._run.run_id,
             error=halt.error or None,
             waiting=tuple(halt.waiting),
-            is_cut_off=halt.status == "success" and self._is_cut_off,
+            is_cut_off=halt.status in FINISHED and self._is_cut_off,
             cut_off=self._cut_off,
-            output=self._value if halt.status == "success" else None,
+            output=self._value if halt.status in FINISHED else None,
             labels=self._reading.labels(self._fresh),
         )
 
