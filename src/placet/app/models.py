@@ -62,6 +62,7 @@ def attach(named: str | None, settings: ModelSettings | None, environment: Mappi
         lambda name: open_model(name, environment, providers=settings.providers, prices=settings.prices),
         abilities=lambda name: found.abilities if (found := facts_of(name, settings.prices)) else None,
         because=chosen.because if chosen is not None else "",
+        profiles=settings.profiles,
     )
     if chosen is not None and chosen.is_hard:
         try:

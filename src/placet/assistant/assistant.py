@@ -29,11 +29,12 @@ from placet.assistant.chat import Chat
 from placet.assistant.consent import UNTOLD, Consent, names_of_tools
 from placet.assistant.going_on import GoingOn
 from placet.assistant.kept import LEADER, Kept, kept_of
-from placet.assistant.prompt import SYSTEM
+from placet.assistant.prompt import SMALL_SYSTEM, SYSTEM
 from placet.errors import UsageError
 from placet.inference.messages import Image, Text, User
 from placet.inference.model import Intent, Model
 from placet.inference.named import ModelLike, make_ready, model_given
+from placet.inference.profile import ModelProfile, ProfileLike, profile_given, profile_of
 from placet.ir.proposal import new_id
 from placet.ir.provenance import MessageText, Provenance, parts_of, text_of, typed
 from placet.policy.permission import Posture, StanceOf
@@ -42,9 +43,10 @@ from placet.runtime.journal import Choice, Decision
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.tools.context import Cancel
 from placet.tools.deps import check_deps
-from placet.turns.basis import routes_for
+from placet.turns.basis import Router, router_for
 from placet.turns.calls import Offer
 from placet.turns.ending import Ending, Event, Watch
+from placet.turns.guided import guided
 from placet.turns.leading import end, ending_of, say_started
 from placet.turns.limits import TurnLimits
 from placet.turns.loop import TurnLoop, plain_text
@@ -117,6 +119,7 @@ class Assistant(Generic[OutputT]):
         failures: int = 1,
         spill: Spill | None = None,
         nobody: str = NOBODY,
+        profile: ProfileLike | None = None,
     ) -> None:
         """Whether a call needs approval is decided in this order: `approval_policy`, `gated_tools`, then the
         tier of the call by `posture` or the runtime's permissions. A policy of the runtime that denies wins
@@ -144,6 +147,9 @@ class Assistant(Generic[OutputT]):
             failures: How many times in a row the model may give no answer before the run ends.
             spill: Folder for results that are too long for a model.
             nobody: Message to the model about a call that needs approval, if there is nobody to ask.
+            profile: How the model is guided: `"small"`, `"large"` or a `ModelProfile`. `None`: the profile
+                of the model. A small model gets few tools, chosen by the task, and what the task names is
+                read for it.
 
         Raises:
             UsageError: the runtime does not have a named tool, or an argument is not a runtime, a model or a
@@ -165,6 +171,7 @@ class Assistant(Generic[OutputT]):
             raise UsageError("Assistant(failures=...) must be at least 1.")
         self._failures = failures
         self._spill = spill
+        self._profile = profile_given(profile)
         self._consent = Consent(
             approval_policy,
             frozenset(names_of_tools(runtime.tools, "gated_tools", gated_tools)),
@@ -253,12 +260,13 @@ class Assistant(Generic[OutputT]):
             kept = msgspec.structs.replace(
                 kept, system=f"{kept.system}\n\n{output.request()}", output=output.schema
             )
+        router = self._router(kept)
         async with (
-            self._recording(record) as recording,
+            self._recording(record, router) as recording,
             self._opened(kept, run_id, scope, session, cancel, deps) as (run, inner),
         ):
             say_started(run, task=text, model=kept.model, tools=kept.tools, limits=kept.limits)
-            loop = self._loop(run, kept, inner, watch, output, recording=recording)
+            loop = self._loop(run, kept, inner, watch, output, recording=recording, router=router)
             return await end(run, await loop.say(message, provenance))
 
     @overload
@@ -463,14 +471,15 @@ class Assistant(Generic[OutputT]):
         """
         output = self._output(output_type)
         going_on = self._going_on(run_id, widen, has_output=output is not None)
+        router = self._router(self._kept(is_chat=False))
         async with (
-            self._recording(record, resumed=run_id) as recording,
+            self._recording(record, router, resumed=run_id) as recording,
             self._reopened(going_on, decide, session, cancel, deps) as (run, kept, inner),
         ):
             if run.ended is not None:
                 return ending_of(run.ended, output)
             make_ready(self.model)
-            loop = self._loop(run, kept, inner, watch, output, recording=recording)
+            loop = self._loop(run, kept, inner, watch, output, recording=recording, router=router)
             ending = await loop.go_on()
             if ending is None:
                 assert kept.task is not None
@@ -541,14 +550,18 @@ class Assistant(Generic[OutputT]):
 
     @asynccontextmanager
     async def _recording(
-        self, record: str | PathLike[str] | None, *, resumed: str | None = None
+        self,
+        record: str | PathLike[str] | None,
+        router: Router | None,
+        *,
+        resumed: str | None = None,
     ) -> AsyncIterator[RunRecording | None]:
         if record is None:
             yield None
             return
         from placet.turns.recording import RunRecording
 
-        recording = RunRecording(self.model, record, resumed=resumed)
+        recording = RunRecording(self._guided(self.model, router), record, resumed=resumed)
         try:
             yield recording
         finally:
@@ -644,19 +657,22 @@ class Assistant(Generic[OutputT]):
             before_effect: Awaited before each call that may change something.
         """
         make_ready(self.model)
+        router = self._router(self._kept(is_chat=True))
+        lead = partial(self._guided, router=router)
         if resume:
             if run_id is None:
                 raise UsageError("chat(resume=True) needs the run_id of the conversation.")
             going_on = self._going_on(run_id, widen, is_chat=True)
             async with (
-                self._recording(record, resumed=run_id) as recording,
+                self._recording(record, router, resumed=run_id) as recording,
                 self._reopened(going_on, decide, session, cancel, deps) as (run, kept, inner),
             ):
                 if run.ended is not None and run.ended.outcome != "waiting":
                     raise UsageError(
                         f"Run '{run_id}' has ended ({run.ended.outcome}): nothing more can be said in it."
                     )
-                chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect, recording))
+                loop = self._loop(run, kept, inner, watch, None, before_effect, recording, router)
+                chat = Chat(run, loop, lead)
                 if run.ended is None:
                     await chat.go_on()
                 yield chat
@@ -664,11 +680,12 @@ class Assistant(Generic[OutputT]):
             return
         kept = self._kept(is_chat=True)
         async with (
-            self._recording(record) as recording,
+            self._recording(record, router) as recording,
             self._opened(kept, run_id, scope, session, cancel, deps) as (run, inner),
         ):
             say_started(run, task="", model=kept.model, tools=kept.tools, limits=kept.limits)
-            chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect, recording))
+            loop = self._loop(run, kept, inner, watch, None, before_effect, recording, router)
+            chat = Chat(run, loop, lead)
             yield chat
             await chat.leave()
 
@@ -687,10 +704,22 @@ class Assistant(Generic[OutputT]):
             return self._tools
         return [each.name for each in self.runtime.tools if _MODEL_LABEL not in each.schema.labels]
 
+    def _router(self, kept: Kept) -> Router | None:
+        return router_for(self.runtime.tools, kept.tools)
+
+    @property
+    def profile(self) -> ModelProfile:
+        """How the model is guided."""
+        return self._profile or profile_of(self.model)
+
+    def _guided(self, model: Model, router: Router | None) -> Model:
+        return guided(model, self._profile or profile_of(model), router)
+
     def _kept(self, *, is_chat: bool) -> Kept:
+        is_own = self._system == SYSTEM and self.profile.strength == "small"
         return Kept(
             is_chat=is_chat,
-            system=self._system,
+            system=SMALL_SYSTEM if is_own else self._system,
             tools=self.offered(),
             limits=self.limits,
             model=str(getattr(self.model, "name", "")),
@@ -708,6 +737,7 @@ class Assistant(Generic[OutputT]):
         output: OutputType[Any] | None,
         before_effect: Callable[[], Awaitable[None]] | None = None,
         recording: RunRecording | None = None,
+        router: Router | None = None,
     ) -> TurnLoop:
         tools = self.runtime.tools
         call_s = kept.limits.call_s
@@ -719,7 +749,8 @@ class Assistant(Generic[OutputT]):
             timeout_ms=max(1, int(call_s * 1000)) if call_s is not None else None,
         )
         found = (tools.get(name) for name in kept.tools)
-        made = partial(TurnLoop, run, self.model) if recording is None else partial(recording.loop, run)
+        model = self._guided(self.model, router)
+        made = partial(TurnLoop, run, model) if recording is None else partial(recording.loop, run)
         return made(
             offer,
             system=kept.system,
@@ -733,7 +764,7 @@ class Assistant(Generic[OutputT]):
             watch=watch,
             before_effect=before_effect,
             unrecorded=typed,
-            routes=routes_for(tools, kept.tools),
+            router=router,
         )
 
 

@@ -5,8 +5,7 @@ Keep true: this follows from calls alone. What the model says about them is neve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from placet.ir.ending import CallKind
 from placet.ir.result import ExitCode, is_nonzero
@@ -14,9 +13,6 @@ from placet.ir.tool_spec import ToolSchema
 from placet.tools.registry import Registry
 from placet.turns.listing import list_names
 from placet.turns.task_route import Route, route, spelled_in
-
-RouteOf = Callable[[str], Route]
-"""The route of a task; looks at the workspace as it is now."""
 
 _NO_LOOK = frozenset({"calculate", "now", "sleep", "write_file"})
 """Tools whose results say nothing about the workspace."""
@@ -72,15 +68,36 @@ def lacks_words(lacks: Sequence[CallKind]) -> str:
     return f"the task needs it, but no successful call {' or '.join(_DID_NOT[kind] for kind in lacks)}"
 
 
-def route_in(folder: str, task: str) -> Route:
-    """The route of a task in a folder as it is now."""
-    return route(task, list_names(folder, spelled_in(task)))
+class Router:
+    """The route of the newest task that the person typed, in one folder.
+
+    The loop says what was typed; whoever guides the model reads the route. What others wrote into a message,
+    such as a mail that the task is about, has no say in what is read.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._task = ""
+        self._route: Route | None = None
+
+    def hear(self, task: str) -> None:
+        """A person's new task."""
+        self._task = task
+        self._route = None
+
+    @property
+    def route(self) -> Route:
+        """The route of the task, in the folder as it was when somebody first asked."""
+        if self._route is None:
+            task = self._task
+            self._route = route(task, list_names(self._folder, spelled_in(task))) if task.strip() else Route()
+        return self._route
 
 
-def routes_for(tools: Registry, offered: Sequence[str]) -> RouteOf | None:
-    """How tasks are classed where these tools are offered; None where none of them works in a folder."""
+def router_for(tools: Registry, offered: Sequence[str]) -> Router | None:
+    """What classes tasks where these tools are offered; None where none of them works in a folder."""
     for name in _FOLDER_TOOLS:
         tool = tools.get(name) if name in offered else None
         if tool is not None and tool.confined_to is not None:
-            return partial(route_in, tool.confined_to)
+            return Router(tool.confined_to)
     return None

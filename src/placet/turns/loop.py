@@ -34,7 +34,7 @@ from placet.runtime.calls import words_of
 from placet.safe_text import clean
 from placet.turns.acting import Acting
 from placet.turns.asking import LOGGED, Halt, Stopped, Terms
-from placet.turns.basis import Basis, RouteOf, lacks_words
+from placet.turns.basis import Basis, Router, lacks_words
 from placet.turns.calls import Offer
 from placet.turns.conversation import Conversation
 from placet.turns.ending import FINISHED, OUTCOMES, Done, Ending, Watch
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _GOES_ON = ("waiting", "canceled")
 """Of a run that ends so, more may come of the same message."""
-_EMPTY = "Your answer was empty. Call a tool, or give your final answer in words."
+EMPTY = "Your answer was empty. Call a tool, or give your final answer in words."
 
 
 class TurnLoop(Acting):
@@ -74,13 +74,13 @@ class TurnLoop(Acting):
         watch: Watch | None = None,
         before_effect: Callable[[], Awaitable[None]] | None = None,
         unrecorded: Callable[[str], Provenance] | None = None,
-        routes: RouteOf | None = None,
+        router: Router | None = None,
     ) -> None:
         """`cancel` is that of the run. `failures` is how often in a row the model may give no answer, and
         `failed` how often it just did, asked by somebody else. Of a run that was taken up again,
         `go_on` brings the loop to where it stood. `before_effect` is awaited before each call that may change
         something. `unrecorded` says who wrote a message of which the journal does not say it, from before
-        that was recorded; without it such a message is untrusted. `routes` says what a task needs calls for;
+        that was recorded; without it such a message is untrusted. `router` says what a task needs calls for;
         an answer without such calls ends as unsupported."""
         terms = Terms(
             offer=offer,
@@ -98,7 +98,7 @@ class TurnLoop(Acting):
         )
         super().__init__(run, model, terms)
         self._unrecorded = unrecorded
-        self._routes = routes
+        self._router = router
         self.endings: list[Ending] = []
         """What came of each message so far, also of those from before the run was taken up again."""
         self._begin()
@@ -157,18 +157,17 @@ class TurnLoop(Acting):
         Raises:
             RunHeld: the run is another's by now.
         """
-        needs = self._needs_of(message, provenance)
+        self._hear_task(message, provenance)
+        needs = self._router.route.needs if self._router is not None else ()
         self._tell(Said(message, provenance, needs))
         self._emit("turn_asked", {"text": self._run.brief(plain_text(message), LOGGED)})
         self.endings.append(await self._exchange(message, provenance, needs))
         return self.endings[-1]
 
-    def _needs_of(self, message: User, provenance: Provenance) -> tuple[CallKind, ...]:
-        """What calls have to do for a message. What nobody typed is no task of a person."""
-        if self._routes is None:
-            return ()
-        task = "\n".join(typed_in(provenance.parts(plain_text(message))))
-        return self._routes(task).needs if task.strip() else ()
+    def _hear_task(self, message: User, provenance: Provenance) -> None:
+        """Tell the router what the person typed: what nobody typed is no task of theirs."""
+        if self._router is not None:
+            self._router.hear("\n".join(typed_in(provenance.parts(plain_text(message)))))
 
     async def go_on(self) -> Ending | None:
         """Bring the loop to where it stood, and go on from there; None if nothing had been said."""
@@ -176,7 +175,9 @@ class TurnLoop(Acting):
         while self._recalled:
             note = self._recalled.popleft()
             if isinstance(note, Said):
-                ending = await self._exchange(note.message, self._provenance_of(note), note.needs)
+                provenance = self._provenance_of(note)
+                self._hear_task(note.message, provenance)
+                ending = await self._exchange(note.message, provenance, note.needs)
                 self.endings.append(ending)
         return ending
 
@@ -264,7 +265,7 @@ class TurnLoop(Acting):
             if self._was_empty:
                 return self._reject("the model answered nothing, twice in a row")
             self._was_empty = True
-            self._conversation.add(User(_EMPTY))
+            self._conversation.add(User(EMPTY))
             return None
         self._was_empty = False
         value = None

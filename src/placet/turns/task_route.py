@@ -128,7 +128,7 @@ _BARE_AFTER = re.compile(r"^\s+(?:folder|directory|file|script)\b", re.IGNORECAS
 
 _COUNTS = re.compile(r"\bhow many\b|\bcount\b|\bnumber of\b|\bhow often\b", re.IGNORECASE)
 _SUMS = re.compile(
-    r"\bsum\b|\btotal\b|\badd (?:up|them|together)\b|\baverage\b|\bmean of\b|\bhow much\b|\bcalculate\b|"
+    r"\bsum\b|\btotal\b|\badd (?:up|them|together)\b|\baverage\b|\bmean of\b|\bin all\b|\bcalculate\b|"
     r"\bcompute\b|\bdifference\b|\bmultipl|\bdivide|\bpercent|\d\s*[-+*/x\u00d7^]\s*\d|\bplus\b|\bminus\b|\btimes\b",
     re.IGNORECASE,
 )
@@ -147,6 +147,39 @@ _LISTS = re.compile(
 )
 
 
+_ARITHMETIC = re.compile(r"(?<![\w.])\(*\d[\d.]*(?:\s?[-+*/\u00d7^]{1,2}\s?\(*\d[\d.]*\)*)+(?![\w])")
+_SOUGHT = re.compile(
+    r"\b(?:the )?(?:word|words|text|string|term|phrase|name) [\"'`\u201c]([^\"'`\u201d\n]{1,80})[\"'`\u201d]"
+    r"|\b(?:mentions?|contains?|containing|mentioning|with|search for|look for|grep for|find|about) "
+    r"[\"'`\u201c]([^\"'`\u201d\n]{1,80})[\"'`\u201d]"
+    r"|\b(TODO|FIXME|XXX|HACK|ERROR|WARNING)s?\b"
+    r"|\b(?:the )(?:word|text|string|term) (\w[\w-]{1,40})\b"
+    r"|\b(?:mentions?|contains?|containing|mentioning|grep for) (?:the (?:word|text|name) )?(\w[\w.@-]{1,40})"
+)
+_NO_TERMS = _words(
+    "the a an any all each this that it them its their your my one some only no more most is in"
+)
+_KIND = re.compile(
+    r"(?:\*?\.)([a-zA-Z0-9]{1,6}) files?\b"
+    r"|\b(python|markdown|text|csv|json|toml|yaml|log|html|javascript|rust|go) (?:source )?files?\b",
+    re.IGNORECASE,
+)
+_KINDS = {
+    "python": "*.py",
+    "markdown": "*.md",
+    "text": "*.txt",
+    "csv": "*.csv",
+    "json": "*.json",
+    "toml": "*.toml",
+    "yaml": "*.{yaml,yml}",
+    "log": "*.log",
+    "html": "*.html",
+    "javascript": "*.js",
+    "rust": "*.rs",
+    "go": "*.go",
+}
+
+
 class Route(NamedTuple):
     """What a task needs."""
 
@@ -157,6 +190,16 @@ class Route(NamedTuple):
     targets: tuple[str, ...] = ()
     """Names that look like files and do not exist: what it may want to be made."""
     topics: frozenset[Topic] = frozenset()
+    term: str = ""
+    """The text that is to be looked for, if the task says one."""
+    glob: str = ""
+    """The kind of files that it is about, as a pattern such as `*.py`."""
+    verbs: frozenset[str] = frozenset()
+    """The verbs of writing in it."""
+    expression: str = ""
+    """The arithmetic that it asks for, if it stands there as such."""
+    names: Listing = NOTHING
+    """The names in the workspace."""
 
 
 def spelled_in(task: str) -> list[str]:
@@ -179,7 +222,17 @@ def route(task: str, names: Listing = NOTHING) -> Route:
             needs[kind] = None
     if named and not needs:
         needs["reading"] = None
-    return Route(tuple(needs), tuple(named), tuple(targets), _topics(text))
+    return Route(
+        needs=tuple(needs),
+        named=tuple(named),
+        targets=tuple(targets),
+        topics=_topics(text),
+        term=_term(text, names),
+        glob=_glob(text),
+        verbs=frozenset(word for word in re.findall(r"[a-z]+", text.lower()[:4_000]) if word in _WRITES),
+        expression=_expression(text),
+        names=names,
+    )
 
 
 def _bounded(task: str) -> str:
@@ -308,6 +361,39 @@ class _Known:
         found = self._by_name.get(path) or self._by_name.get(path.lower(), [])
         # A name that many folders have names none of them.
         return found if len(found) <= 3 else ()
+
+
+def _term(text: str, names: Listing) -> str:
+    """The text that a task wants to be looked for."""
+    known = _Known(names)
+    for found in _SOUGHT.finditer(text):
+        term = next(group for group in found.groups() if group).strip().rstrip(".,:;?!")
+        if term and term.lower() not in _NO_TERMS and not known.paths(term):
+            return term
+    return ""
+
+
+def _glob(text: str) -> str:
+    found = _KIND.search(text)
+    if found is None:
+        return ""
+    if found[1]:
+        return f"*.{found[1].lower()}"
+    return _KINDS[found[2].lower()]
+
+
+def _expression(text: str) -> str:
+    """Arithmetic that stands in the task as such.
+
+    >>> _expression("What is 127 * (49 + 1)?"), _expression("On 2026-01-31 at 10")
+    ('127 * (49 + 1)', '')
+    """
+    found = max(_ARITHMETIC.findall(text), key=len, default="").strip()
+    plain = found.replace("\u00d7", "*").replace("^", "**")
+    is_date = re.fullmatch(r"\d{4}-\d\d?-\d\d?|\d+(?:[-/]\d+){2}", plain.replace(" ", "")) is not None
+    has_operator = re.search(r"\d\)?\s*[-+*/]", plain) is not None
+    is_balanced = plain.count("(") == plain.count(")")
+    return plain if has_operator and is_balanced and not is_date and len(plain) <= 200 else ""
 
 
 def _topics(text: str) -> frozenset[Topic]:

@@ -21,6 +21,7 @@ from placet.inference.local.shared import Lease, Served, lease
 from placet.inference.local.weights import LOCAL, Weights, need, path_of
 from placet.inference.messages import Image, User
 from placet.inference.model import Model, Piece, Request, Result, stream
+from placet.inference.profile import SMALL
 from placet.inference.providers import Endpoint, Provider
 from placet.inference.usage import Price
 from placet.inference.wire.openai import OpenAiChat
@@ -46,6 +47,7 @@ class LocalModel:
     """
 
     name = "local"
+    profile = SMALL
 
     def __init__(self, environment: Mapping[str, str], *, served: Served | None = None) -> None:
         """`served` is another model for llama.cpp, instead of the one that `placet model pull local` gets."""
