@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from evals import agents, calls, loops, turns
+from evals import agents, calls, do, loops, turns
 from evals.code import score
 
 EVALS = {
     "calls": calls.main,
     "turns": turns.main,
+    "do": do.main,
     "code": score.main,
     "agents": agents.main,
     "loops": loops.main,

@@ -176,6 +176,16 @@ async def test_a_compound_call_is_a_call_of_the_tool_that_it_stands_for(room: Wo
     assert "bob leads" in room.files()["notes.txt"]
 
 
+async def test_what_a_file_has_is_not_appended_again(room: Workroom) -> None:
+    whole = "the budget is 1200\nann leads\nmilk"
+
+    await small(room, [call("append_to_file", path="notes.txt", text=whole), "Done."]).run(
+        "Append milk to notes.txt."
+    )
+
+    assert room.files()["notes.txt"] == f"{whole}\n"
+
+
 def test_every_compound_call_can_be_told_back() -> None:
     for each in COMPOUNDS:
         required = each.schema.parameters["required"]

@@ -63,7 +63,16 @@ class _Stand(NamedTuple):
     missing: tuple[CallKind, ...]
     failures: int
     """Calls in a row that failed."""
-    is_calculated: bool
+    done: frozenset[str]
+    """Tools that succeeded."""
+
+    @property
+    def next_tool(self) -> str:
+        """The tool that the task still needs besides: small models neither calculate nor count well."""
+        if "arithmetic" in self.route.topics and "calculate" not in self.done:
+            return "calculate"
+        is_counting = "counting_matches" in self.route.topics and self.route.named
+        return "grep" if is_counting and "grep" not in self.done else ""
 
 
 class Guided(Wrapped):
@@ -98,7 +107,7 @@ class Guided(Wrapped):
             doubtful = _unread(result.text, stand)
             if doubtful:
                 result = _after(result, await self.model.generate(_again(asked, result, doubtful)))
-        calls = [translate(call) for call in result.calls if call.name != MORE]
+        calls = [translate(_only_new(call, stand)) for call in result.calls if call.name != MORE]
         return msgspec.structs.replace(result, calls=calls)
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
@@ -123,7 +132,7 @@ class Guided(Wrapped):
                 if not each.is_error:
                     basis.take("", each.name, schemas.get(each.name), _exit_code(each))
         done = [each.name for each in since if isinstance(each, ToolResult) and not each.is_error]
-        return _Stand(task, since, route, basis.lacks(route.needs), failures, "calculate" in done)
+        return _Stand(task, since, route, basis.lacks(route.needs), failures, frozenset(done))
 
     def _own_calls(self, stand: _Stand, tools: Sequence[ToolSchema]) -> Sequence[ToolCall]:
         """What the harness asks for itself, before or instead of the model."""
@@ -183,8 +192,7 @@ class Guided(Wrapped):
             return False
         if stand.missing:
             return True
-        can_calculate = any(each.name == "calculate" for each in offered)
-        return can_calculate and "arithmetic" in stand.route.topics and not stand.is_calculated
+        return any(_stands_for(each.name) == stand.next_tool for each in offered)
 
     def _reminder(self, stand: _Stand) -> str:
         task = " ".join(stand.task.split())
@@ -194,8 +202,10 @@ class Guided(Wrapped):
             lines.append(_repair_words(stand))
         if stand.missing:
             lines.append(f"Still to do: {', then '.join(_STILL[kind] for kind in stand.missing)}.")
-        elif "arithmetic" in stand.route.topics and not stand.is_calculated:
+        elif stand.next_tool == "calculate":
             lines.append("Use calculate for the arithmetic, with the numbers of the results.")
+        elif stand.next_tool:
+            lines.append("Count with a search for the text that is to be counted.")
         else:
             lines.append("You have the results. Give the answer now, exactly what was asked.")
         return "\n".join(line for line in lines if line)
@@ -208,6 +218,10 @@ def guided(model: Model, profile: ModelProfile, router: Router | None) -> Model:
 
 _STANDS_FOR = frozenset({*(each.stands_for for each in COMPOUNDS), "list_dir", "http_get", "sleep"})
 """Built-in tools, which are chosen by the task; any other is the person's own."""
+
+
+def _stands_for(name: str) -> str:
+    return BY_NAME[name].stands_for if name in BY_NAME else name
 
 
 def _chosen(route: Route) -> list[str]:
@@ -265,9 +279,23 @@ def _fitting(tools: Sequence[ToolSchema], task: str) -> list[ToolSchema]:
     return sorted(tools, key=score)
 
 
+def _only_new(call: ToolCall, stand: _Stand) -> ToolCall:
+    """A call that appends, without what the file has: a model that was shown it likes to write all of it."""
+    text, path = call.arguments.get("text"), call.arguments.get("path")
+    if call.name != "append_to_file" or not isinstance(text, str):
+        return call
+    for each in stand.since:
+        if isinstance(each, ToolResult) and each.name == "read_file" and not each.is_error:
+            head, _, body = shown(each.name, each.text).partition("\n")
+            rest = text.removeprefix(body.rstrip()).lstrip("\n")
+            if body.strip() and head.startswith(f"{path}, ") and text.startswith(body.rstrip()) and rest:
+                return msgspec.structs.replace(call, arguments={**call.arguments, "text": rest})
+    return call
+
+
 def _is_idle(calls: Sequence[ToolCall], stand: _Stand) -> bool:
     """Whether calls only repeat what has succeeded, with nothing missing."""
-    if not calls or stand.missing:
+    if not calls or stand.missing or stand.next_tool:
         return False
     results = {each.call_id: each for each in stand.since if isinstance(each, ToolResult)}
     done = [

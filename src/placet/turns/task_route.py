@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from placet.ir.ending import CallKind
 from placet.turns.listing import NOTHING, Listing
 
-Topic = Literal["counting", "arithmetic", "date", "searching", "listing"]
+Topic = Literal["counting", "counting_matches", "arithmetic", "date", "searching", "listing"]
 """What else a task is about, for whoever chooses tools for it."""
 
 _HEAD, _TAIL = 24_000, 8_000
@@ -127,9 +127,15 @@ _BARE_BEFORE = re.compile(
 _BARE_AFTER = re.compile(r"^\s+(?:folder|directory|file|script)\b", re.IGNORECASE)
 
 _COUNTS = re.compile(r"\bhow many\b|\bcount\b|\bnumber of\b|\bhow often\b", re.IGNORECASE)
+_COUNTS_ALL = re.compile(
+    rf"\b(?:how many|number of|count) (?:the )?(?:lines|(?:\w+ )?{_THING})\b"
+    r"(?! (?:[\w.]+ ){0,6}(?:contain|mention|with|say))",
+    re.IGNORECASE,
+)
 _SUMS = re.compile(
     r"\bsum\b|\btotal\b|\badd (?:up|them|together)\b|\baverage\b|\bmean of\b|\bin all\b|\bcalculate\b|"
-    r"\bcompute\b|\bdifference\b|\bmultipl|\bdivide|\bpercent|\d\s*[-+*/x\u00d7^]\s*\d|\bplus\b|\bminus\b|\btimes\b",
+    r"\bcompute\b|\bdifference\b|\bmultipl|\bdivide|\bpercent|\d\s*[-+*/x\u00d7^]\s*\d|"
+    r"\d (?:plus|minus|times|divided by) \d",
     re.IGNORECASE,
 )
 _DATES = re.compile(
@@ -404,4 +410,7 @@ def _topics(text: str) -> frozenset[Topic]:
         ("searching", _SEARCHES),
         ("listing", _LISTS),
     )
-    return frozenset(topic for topic, pattern in patterns if pattern.search(text))
+    found = {topic for topic, pattern in patterns if pattern.search(text)}
+    if "counting" in found and not _COUNTS_ALL.search(text):
+        found.add("counting_matches")
+    return frozenset(found)
