@@ -12,6 +12,7 @@ from placet.inference import Scripted
 from placet.inference.messages import System, ToolCall, ToolResult, User
 from placet.inference.model import Request, Result
 from placet.inference.profile import PARTS, ModelProfile
+from placet.inference.tool_modes.schema import SchemaTools
 from placet.ir.provenance import SourcedText
 from placet.turns.compound_tools import COMPOUNDS, MORE, as_compound, shown, translate
 from placet.turns.guided import HARNESS
@@ -158,6 +159,39 @@ async def test_arithmetic_and_the_date_are_worked_out_by_tools(room: Workroom) -
     date = await small(room, ["Today."]).run("What day is today?")
 
     assert (sums.called, date.called) == (("calculate",), ("now",))
+
+
+async def test_the_lines_of_a_name_in_the_task_are_looked_up(room: Workroom) -> None:
+    (room.folder / "people.csv").write_text("name,town\nGreta,Solby\nIvo,Rome\nGreta,Oslo\n")
+    assistant = small(room, ["Solby"])
+
+    ending = await assistant.run("Where does Greta live, by people.csv?")
+
+    found = [each.text for each in sent(assistant)[0].messages if isinstance(each, ToolResult)]
+    assert ending.called == ("read_file", "grep")
+    assert found[1].startswith("2 lines match")
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "What is in notes.txt?",
+        "Replace ann by bob in notes.txt and append milk to it.",
+        "Run app.py and write the sum of its numbers to sum.txt.",
+        "Find every TODO and write them to todo.txt.",
+        "What day is today?",
+        "What is a monad?",
+    ],
+)
+async def test_what_stands_before_the_task_is_short_and_stays_the_same(room: Workroom, task: str) -> None:
+    inner = Scripted(['{"answer": "x"}'] * 20)
+    runtime = Runtime(builtin=basic_tools(room.folder))
+
+    for _ in range(2):
+        await Assistant(runtime, SchemaTools(inner), profile="small", posture="full_access").run(task)
+
+    (system,) = {str(request.messages[0]) for request in inner.requests}
+    assert len(system) < 3 * 500, "a token is rarely shorter than three characters"
 
 
 async def test_a_compound_call_is_a_call_of_the_tool_that_it_stands_for(room: Workroom) -> None:

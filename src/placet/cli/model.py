@@ -235,12 +235,15 @@ def rm(output: Output, name: str, as_json: bool) -> int:
 
 def _stop_unused(found: Serving) -> bool:
     """End a server that only lingers; whether it has."""
-    from placet.inference.local.model import served_local
-    from placet.inference.local.shared import stop as stop_server
+    return not found.users and found.pid is not None and _stop_server()
 
-    if found.users or found.pid is None:
-        return False
-    return stop_server(served_local(os.environ), os.environ)
+
+def _stop_server() -> bool:
+    from placet.inference.local.model import served_by
+    from placet.inference.local.shared import stop as stop_server
+    from placet.inference.local.weights import LOCAL, path_of
+
+    return stop_server(served_by(LOCAL, path_of(LOCAL.files[0], os.environ)), os.environ)
 
 
 @model.command(short_help="End the server of the local model.")
@@ -259,15 +262,13 @@ def stop(output: Output, force: bool, as_json: bool) -> int:
 
     from placet.app.model_overview import serving_of
     from placet.errors import ModelUnavailable
-    from placet.inference.local.model import served_local
-    from placet.inference.local.shared import stop as stop_server
     from placet.inference.local.weights import LOCAL
 
     found = serving_of(LOCAL, os.environ)
     if found is not None and found.users and not force:
         who = " and ".join(f"process {each}" for each in found.users)
         raise ModelUnavailable(f"'{LOCAL.name}' is in use, by {who}. To end it all the same: --force")
-    stopped = found is not None and stop_server(served_local(os.environ), os.environ)
+    stopped = found is not None and _stop_server()
     if as_json:
         output.show_json({"name": LOCAL.name, "stopped": stopped})
     else:

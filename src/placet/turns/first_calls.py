@@ -48,6 +48,9 @@ def first_calls(route: Route, tools: Sequence[ToolSchema]) -> list[ToolCall]:
     if files and not (is_search and "counting" in route.topics):
         for path in files[:_MOST_FILES]:
             add("read_file", path=path, lines=_MOST_LINES)
+        if route.about and len(files) == 1 and route.needs == ("reading",):
+            # The line that is meant, or their number: small models lose their way in tables.
+            add("grep", pattern=route.about, path=files[0], fixed=True)
     elif "reading" in route.needs and not is_search:
         inside = {"path": folders[0]} if folders else {}
         add("find_files", pattern=route.glob or "*", max_results=_MOST_NAMES, **inside)

@@ -165,6 +165,13 @@ _SOUGHT = re.compile(
 _NO_TERMS = _words(
     "the a an any all each this that it them its their your my one some only no more most is in"
 )
+_PROPER = re.compile(r"(?<=[a-z,] )([A-Z][^\W\d_]{2,30})(?![\w./])")
+_NO_NAMES = _words(
+    """
+    python markdown csv json toml yaml html javascript rust todo todos fixme readme file files answer yes
+    monday tuesday wednesday thursday friday saturday sunday english german french
+    """
+)
 _KIND = re.compile(
     r"(?:\*?\.)([a-zA-Z0-9]{1,6}) files?\b"
     r"|\b(python|markdown|text|csv|json|toml|yaml|log|html|javascript|rust|go) (?:source )?files?\b",
@@ -198,6 +205,8 @@ class Route(NamedTuple):
     topics: frozenset[Topic] = frozenset()
     term: str = ""
     """The text that is to be looked for, if the task says one."""
+    about: str = ""
+    """A name of somebody or something in the sentence, where the task says no text to look for."""
     glob: str = ""
     """The kind of files that it is about, as a pattern such as `*.py`."""
     verbs: frozenset[str] = frozenset()
@@ -234,6 +243,7 @@ def route(task: str, names: Listing = NOTHING) -> Route:
         targets=tuple(targets),
         topics=_topics(text),
         term=_term(text, names),
+        about=_about(text, names),
         glob=_glob(text),
         verbs=frozenset(word for word in re.findall(r"[a-z]+", text.lower()[:4_000]) if word in _WRITES),
         expression=_expression(text),
@@ -376,6 +386,15 @@ def _term(text: str, names: Listing) -> str:
         term = next(group for group in found.groups() if group).strip().rstrip(".,:;?!")
         if term and term.lower() not in _NO_TERMS and not known.paths(term):
             return term
+    return ""
+
+
+def _about(text: str, names: Listing) -> str:
+    """The first word that is written as a name, and is no file's."""
+    known = _Known(names)
+    for found in _PROPER.finditer(text):
+        if found[1].lower() not in _NO_NAMES and not known.paths(found[1]):
+            return found[1]
     return ""
 
 
