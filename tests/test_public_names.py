@@ -119,6 +119,7 @@ INFERENCE = [
     "Limited",
     "Message",
     "Model",
+    "ModelProfile",
     "Models",
     "Price",
     "Recording",
