@@ -44,7 +44,7 @@ End = Literal[
 """
 
 CallKind = Literal["reading", "writing", "running"]
-"""What a task needs calls to do.
+"""Something that a task needs calls to do.
 
 - `reading`: look at the workspace.
 - `writing`: change the workspace.

@@ -61,8 +61,9 @@ def _compound(
     *,
     forward: Callable[[Arguments], dict[str, JsonValue]] = dict,
     back: Callable[[Arguments], dict[str, JsonValue] | None] | None = None,
+    kinds: Mapping[str, JsonValue] | None = None,
 ) -> Compound:
-    properties: dict[str, JsonValue] = dict.fromkeys((*required, *optional), _TEXT)
+    properties: dict[str, JsonValue] = {**dict.fromkeys((*required, *optional), _TEXT), **(kinds or {})}
     known = frozenset(properties)
     schema = ToolSchema(
         name=name,
@@ -130,7 +131,14 @@ COMPOUNDS: tuple[Compound, ...] = (
         back=lambda given: None if given.get("append") else _text_to(given),
     ),
     _compound("run", "shell", "Run a shell command and see what it prints.", ["command"]),
-    _compound("calculate", "calculate", "Calculate, such as (3 + 4.5) * 2.", ["expression"]),
+    _compound(
+        "calculate",
+        "calculate",
+        "Calculate with numbers, such as 12 + 30.",
+        ["expression"],
+        # Numbers alone: a small model likes to write the name of a column.
+        kinds={"expression": {"type": "string", "pattern": "^[0-9.+*/() -]{1,160}$"}},
+    ),
     _compound("now", "now", "Tell date, time and weekday.", []),
 )
 BY_NAME: Mapping[str, Compound] = {each.schema.name: each for each in COMPOUNDS}

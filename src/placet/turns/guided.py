@@ -348,6 +348,8 @@ def _in_short_result(message: Message) -> Message:
 
 def _repair_words(stand: _Stand) -> str:
     asked = [call for each in stand.since if isinstance(each, Assistant) for call in each.calls]
+    if asked and asked[-1].name == "calculate":
+        return "Write the numbers of the results themselves, such as 12 + 30."
     path = asked[-1].arguments.get("path") if asked else None
     near = nearest_path(path, stand.route) if isinstance(path, str) else None
     return f'Use the path "{near}".' if near is not None else "The last call failed. Correct it."

@@ -320,7 +320,7 @@ class TurnLoop(Acting):
                 "looked": list(ending.looked),
                 "changed": list(ending.changed),
                 "ran": list(ending.ran),
-                **({"lacks": list(ending.lacks)} if ending.lacks else {}),
+                "lacks": list(ending.lacks),
                 "summary": self._run.brief(ending.summary, LOGGED),
                 "error": ending.error,
                 "input_tokens": ending.usage.input if ending.usage is not None else None,
