@@ -161,6 +161,60 @@ async def test_arithmetic_and_the_date_are_worked_out_by_tools(room: Workroom) -
     assert (sums.called, date.called) == (("calculate",), ("now",))
 
 
+@pytest.mark.parametrize(
+    ("task", "files", "result"),
+    [
+        ("Sum the amounts in a.csv.", {"a.csv": "item,amount\nx,10\ny,32\n"}, "42"),
+        (
+            "What is the total amount for Solby in a.csv?",
+            {"a.csv": "town,amount\nSolby,4\nOslo,9\nSolby,6\n"},
+            "10",
+        ),
+        ("What is the average of the ages in a.csv?", {"a.csv": "name,age\nx,10\ny,20\n"}, "15.0"),
+        ("a.txt and b.txt hold a number. What is their sum?", {"a.txt": "703\n", "b.txt": "135\n"}, "838"),
+        (
+            "Which of a.txt and b.txt has the higher sales?",
+            {"a.txt": "sales: 7\n", "b.txt": "sales: 9\n"},
+            "9",
+        ),
+    ],
+)
+async def test_numbers_that_leave_no_doubt_are_put_together_by_calculate(
+    room: Workroom, task: str, files: dict[str, str], result: str
+) -> None:
+    for name, text in files.items():
+        (room.folder / name).write_text(text)
+    assistant = small(room, ["Done."])
+
+    ending = await assistant.run(task)
+
+    found = [each.text for each in sent(assistant)[0].messages if isinstance(each, ToolResult)]
+    assert "calculate" in ending.called
+    assert found[-1] == result
+
+
+@pytest.mark.parametrize(
+    "text", ["item,amount\nx,ten\ny,32\n", "a,b\n1,2\n3,4\n", "1 and 2\n3\n", "only one line 5\n"]
+)
+async def test_numbers_in_doubt_are_left_to_the_model(room: Workroom, text: str) -> None:
+    (room.folder / "a.csv").write_text(text)
+
+    ending = await small(room, ["x"] * 9).run("What is the total amount in a.csv?")
+
+    assert ending.called == ("read_file",)
+
+
+@pytest.mark.parametrize(("which", "line"), [("first", "one"), ("last", "three"), ("second", "two")])
+async def test_the_line_that_is_meant_is_read_alone(room: Workroom, which: str, line: str) -> None:
+    (room.folder / "list.txt").write_text("one\ntwo\nthree\n")
+    assistant = small(room, ["x"] * 9)
+
+    await assistant.run(f"Copy the {which} line of list.txt to line.txt.")
+
+    found = [each.text for each in sent(assistant)[0].messages if isinstance(each, ToolResult)]
+    assert found[-1].endswith(f" of 3:\n{line}")
+
+
 async def test_the_lines_of_a_name_in_the_task_are_looked_up(room: Workroom) -> None:
     (room.folder / "people.csv").write_text("name,town\nGreta,Solby\nIvo,Rome\nGreta,Oslo\n")
     assistant = small(room, ["Solby"])

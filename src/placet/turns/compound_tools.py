@@ -120,7 +120,8 @@ COMPOUNDS: tuple[Compound, ...] = (
         "write_file",
         "Add lines at the end of a file.",
         ["path", "text"],
-        forward=lambda given: {**given, "append": True},
+        # It begins on a new line in any case.
+        forward=lambda given: {**given, "text": str(given.get("text", "")).lstrip("\n"), "append": True},
         back=lambda given: _text_to(given) if given.get("append") else None,
     ),
     _compound(
@@ -214,7 +215,20 @@ def _told_file(given: dict[str, Any]) -> str:
     lines = given.get("total_lines")
     if not text.strip():
         return f"{given['path']} is empty."
+    first, last = int(given.get("start_line") or 1), int(given.get("end_line") or 0)
+    if last and last - first + 1 < int(lines or 0):
+        which = f"line {first}" if first == last else f"lines {first} to {last}"
+        return f"{given['path']}, {which} of {lines}:\n{text.rstrip()}"
     return f"{given['path']}, {lines} lines:\n{text.rstrip()}"
+
+
+def read_result(text: str) -> tuple[str, str, int] | None:
+    """Path, text and number of lines of a result of `read_file`; None if it cannot be told."""
+    try:
+        given = _fields(text)
+        return str(given["path"]), str(given["text"]), int(given["total_lines"])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _told_matches(given: dict[str, Any]) -> str:

@@ -9,17 +9,28 @@ Keep true:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from placet.inference.messages import ToolCall
 from placet.ir.json_value import JsonValue
 from placet.ir.tool_spec import ToolSchema
 from placet.turns.task_route import Route
 
+_NUMBER = re.compile(r"(?<![\w.,-])-?\d+(?:\.\d+)?(?![\w.,]*\d)")
 _MOST_FILES = 3
 _MOST_LINES = 120
 _MOST_NAMES = 60
+
+
+class ReadFile(NamedTuple):
+    """A file that was read for the model."""
+
+    path: str
+    text: str
+    total_lines: int
 
 
 def first_calls(route: Route, tools: Sequence[ToolSchema]) -> list[ToolCall]:
@@ -46,8 +57,9 @@ def first_calls(route: Route, tools: Sequence[ToolSchema]) -> list[ToolCall]:
         where = [path for path in files if "writing" not in route.needs][:1] or folders[:1]
         add("grep", pattern=route.term, fixed=True, **({"path": where[0]} if where else {}))
     if files and not (is_search and "counting" in route.topics):
+        one = {"start_line": route.line, "lines": 1} if route.line > 0 else {"lines": _MOST_LINES}
         for path in files[:_MOST_FILES]:
-            add("read_file", path=path, lines=_MOST_LINES)
+            add("read_file", path=path, **one)
         if route.about and len(files) == 1 and route.needs == ("reading",):
             # The line that is meant, or their number: small models lose their way in tables.
             add("grep", pattern=route.about, path=files[0], fixed=True)
@@ -57,6 +69,63 @@ def first_calls(route: Route, tools: Sequence[ToolSchema]) -> list[ToolCall]:
     elif folders and not is_search:
         add("find_files", pattern=route.glob or "*", max_results=_MOST_NAMES, path=folders[0])
     return made
+
+
+def next_calls(route: Route, read: Sequence[ReadFile], tools: Sequence[ToolSchema]) -> list[ToolCall]:
+    """What follows from the files that were read first: the last line alone, and numbers put together."""
+    offered = {each.name: each for each in tools}
+    made: list[ToolCall] = []
+    if route.line < 0 and len(read) == 1 and read[0].total_lines > 1 and "read_file" in offered:
+        made.append(
+            ToolCall(
+                name="read_file",
+                arguments={"path": read[0].path, "start_line": read[0].total_lines, "lines": 1},
+            )
+        )
+    numbers = _numbers(route, read) if route.fold else []
+    if len(numbers) > 1 and "calculate" in offered:
+        made.append(ToolCall(name="calculate", arguments={"expression": _folded(route.fold, numbers)}))
+    return [each for each in made if _takes(offered[each.name], each.arguments)]
+
+
+def _folded(fold: str, numbers: Sequence[str]) -> str:
+    match fold:
+        case "sum":
+            return " + ".join(numbers)
+        case "average":
+            return f"({' + '.join(numbers)}) / {len(numbers)}"
+        case _:
+            return f"{fold}({', '.join(numbers)})"
+
+
+def _numbers(route: Route, read: Sequence[ReadFile]) -> list[str]:
+    """The numbers that the task wants put together, where the files leave no doubt which they are."""
+    if len(read) > 1:
+        # One number in each file.
+        found = [_NUMBER.findall(each.text) for each in read]
+        return [each[0] for each in found] if all(len(each) == 1 for each in found) else []
+    if len(read) != 1 or route.fold in ("max", "min"):
+        return []
+    lines = [line for line in read[0].text.splitlines() if line.strip()]
+    if len(lines) < 2 or len(lines) > _MOST_LINES or read[0].total_lines > _MOST_LINES:
+        return []
+    header = [cell.strip().lower() for cell in lines[0].split(",")]
+    columns = [at for at, cell in enumerate(header) if cell and not _is_disjoint(cell, route.words)]
+    if len(header) > 1 and len(columns) == 1:
+        rows = [[cell.strip() for cell in line.split(",")] for line in lines[1:]]
+        if route.about:
+            rows = [row for row in rows if route.about in row]
+        if all(len(row) == len(header) for row in rows):
+            values = [row[columns[0]] for row in rows]
+            return values if all(_NUMBER.fullmatch(value) for value in values) else []
+        return []
+    found = [_NUMBER.findall(line) for line in lines]
+    return [each[0] for each in found] if all(len(each) == 1 for each in found) else []
+
+
+def _is_disjoint(cell: str, words: frozenset[str]) -> bool:
+    """Whether no word of the task is a column's name, or the plural of it."""
+    return not ({cell, f"{cell}s", f"{cell}es", cell.rstrip("s")} & words)
 
 
 def repaired(call: ToolCall, route: Route, tools: Sequence[ToolSchema]) -> ToolCall | None:

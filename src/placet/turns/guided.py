@@ -28,8 +28,17 @@ from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.ending import CallKind
 from placet.ir.tool_spec import ToolSchema
 from placet.turns.basis import Basis, Router
-from placet.turns.compound_tools import BY_NAME, COMPOUNDS, MORE, MORE_TOOLS, as_compound, shown, translate
-from placet.turns.first_calls import first_calls, nearest_path, repaired
+from placet.turns.compound_tools import (
+    BY_NAME,
+    COMPOUNDS,
+    MORE,
+    MORE_TOOLS,
+    as_compound,
+    read_result,
+    shown,
+    translate,
+)
+from placet.turns.first_calls import ReadFile, first_calls, nearest_path, next_calls, repaired
 from placet.turns.loop import EMPTY
 from placet.turns.repetition import WARNING
 from placet.turns.task_route import Route
@@ -65,6 +74,11 @@ class _Stand(NamedTuple):
     """Calls in a row that failed."""
     done: frozenset[str]
     """Tools that succeeded."""
+
+    @property
+    def is_first_read(self) -> bool:
+        """Whether only what the harness has read for the task is there."""
+        return sum(isinstance(each, Assistant) for each in self.since) == 1
 
     @property
     def next_tool(self) -> str:
@@ -138,6 +152,10 @@ class Guided(Wrapped):
         """What the harness asks for itself, before or instead of the model."""
         if not stand.since:
             return first_calls(stand.route, tools) if self._profile.guides("reading") else ()
+        if self._profile.guides("reading") and stand.is_first_read:
+            read = [found for each in stand.since if (found := _read_file(each)) is not None]
+            if calls := next_calls(stand.route, read, tools):
+                return calls
         if not self._profile.guides("repairs") or stand.failures != 1:
             return ()
         last = stand.since[-1]
@@ -312,6 +330,13 @@ def _is_idle(calls: Sequence[ToolCall], stand: _Stand) -> bool:
 
 def _closing(asked: Request) -> Request:
     return msgspec.structs.replace(asked, tool_choice="none")
+
+
+def _read_file(message: Message) -> ReadFile | None:
+    if not isinstance(message, ToolResult) or message.is_error or message.name != "read_file":
+        return None
+    found = read_result(message.text)
+    return ReadFile(*found) if found is not None else None
 
 
 def _is_task(message: Message) -> bool:

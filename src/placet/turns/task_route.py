@@ -165,6 +165,20 @@ _SOUGHT = re.compile(
 _NO_TERMS = _words(
     "the a an any all each this that it them its their your my one some only no more most is in"
 )
+_ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "last": -1, "final": -1}
+_ONE_LINE = re.compile(
+    rf"\b({'|'.join(_ORDINALS)}) line\b(?!s)|\bline (\d{{1,6}})\b(?!\s*(?:to|-))", re.IGNORECASE
+)
+_FOLDS = {
+    "average": re.compile(r"\baverage\b|\bmean of\b", re.IGNORECASE),
+    "sum": re.compile(
+        r"\bsum\b|\btotal\b|\badd (?:up|them|together)\b|\bin all\b|\baltogether\b", re.IGNORECASE
+    ),
+    "max": re.compile(
+        r"\b(?:high|larg|bigg|great)(?:er|est)\b|\bmaximum\b|\bmost expensive\b", re.IGNORECASE
+    ),
+    "min": re.compile(r"\b(?:low|small|cheap|few)(?:er|est)\b|\bminimum\b", re.IGNORECASE),
+}
 _PROPER = re.compile(r"(?<=[a-z,] )([A-Z][^\W\d_]{2,30})(?![\w./])")
 _NO_NAMES = _words(
     """
@@ -209,6 +223,12 @@ class Route(NamedTuple):
     """A name of somebody or something in the sentence, where the task says no text to look for."""
     glob: str = ""
     """The kind of files that it is about, as a pattern such as `*.py`."""
+    line: int = 0
+    """The number of the one line that it is about, -1 for the last; 0 if it is about no single line."""
+    fold: str = ""
+    """How numbers are put together: `sum`, `average`, `max` or `min`."""
+    words: frozenset[str] = frozenset()
+    """All its words, in small letters."""
     verbs: frozenset[str] = frozenset()
     """The verbs of writing in it."""
     expression: str = ""
@@ -245,6 +265,9 @@ def route(task: str, names: Listing = NOTHING) -> Route:
         term=_term(text, names),
         about=_about(text, names),
         glob=_glob(text),
+        line=_line(text),
+        fold=next((fold for fold, pattern in _FOLDS.items() if pattern.search(text)), ""),
+        words=frozenset(re.findall(r"[^\W\d_]{2,}", text.lower()[:4_000])),
         verbs=frozenset(word for word in re.findall(r"[a-z]+", text.lower()[:4_000]) if word in _WRITES),
         expression=_expression(text),
         names=names,
@@ -396,6 +419,20 @@ def _about(text: str, names: Listing) -> str:
         if found[1].lower() not in _NO_NAMES and not known.paths(found[1]):
             return found[1]
     return ""
+
+
+def _line(text: str) -> int:
+    """The one line that a task is about.
+
+    >>> _line("Copy the first line of a.txt"), _line("Show line 3"), _line("the last line"), _line("a line")
+    (1, 3, -1, 0)
+    """
+    found = _ONE_LINE.search(text)
+    if found is None:
+        return 0
+    if found[2]:
+        return int(found[2])
+    return _ORDINALS[found[1].lower()]
 
 
 def _glob(text: str) -> str:
