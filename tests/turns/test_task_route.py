@@ -87,6 +87,8 @@ def test_a_task_that_needs_no_tool_needs_nothing(task: str) -> None:
         ("Create a file called out.txt with the word hi.", ("writing",)),
         ("Rename the function add in src/util.py to plus.", ("writing",)),
         ("Delete the file notes.txt", ("writing",)),
+        ("List the TODOs of src in todo.md", ("reading", "writing")),
+        ("List the TODOs in gone.md", ("reading",)),
         ("Run hello.py and tell me what it prints.", ("running",)),
         ("Run the tests.", ("running",)),
         ("Execute `ls -l` please", ("running",)),

@@ -255,6 +255,8 @@ def route(task: str, names: Listing = NOTHING) -> Route:
     for clause in _clauses(text):
         for kind in _kinds(clause, bool(named), bool(targets)):
             needs[kind] = None
+        if targets and named and _collects(clause, names):
+            needs |= {"reading": None, "writing": None}
     if named and not needs:
         needs["reading"] = None
     return Route(
@@ -308,6 +310,15 @@ def _kinds(clause: str, has_names: bool, has_targets: bool) -> Iterator[CallKind
         has_names and verb in _READS and _spells_name(clause)
     ):
         yield "reading"
+
+
+def _collects(clause: str, names: Listing) -> bool:
+    """Whether what is read is to go into a new file: `list the TODOs of src in todo.md`."""
+    verb = re.match(r"[A-Za-z]+", clause)
+    if verb is None or verb[0].lower() not in _READS or _ASKS.match(clause):
+        return False
+    named, targets = _names(clause, names)
+    return bool(named and targets)
 
 
 def _spells_name(clause: str) -> bool:
