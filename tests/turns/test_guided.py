@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,11 @@ async def test_what_the_task_names_is_read_before_the_model_is_asked(room: Workr
     assert (ending.status, ending.looked, ending.called) == ("success", ("t1c1",), ("read_file",))
     (request,) = sent(assistant)
     (result,) = [each for each in request.messages if isinstance(each, ToolResult)]
-    assert result.text == "notes.txt, 2 lines:\nthe budget is 1200\nann leads"
+    assert json.loads(result.text) == {
+        "path": "notes.txt",
+        "lines": 2,
+        "text": "the budget is 1200\nann leads",
+    }
 
 
 async def test_what_the_harness_reads_is_a_call_in_the_log_with_its_author(room: Workroom) -> None:
@@ -190,7 +195,7 @@ async def test_numbers_that_leave_no_doubt_are_put_together_by_calculate(
 
     found = [each.text for each in sent(assistant)[0].messages if isinstance(each, ToolResult)]
     assert "calculate" in ending.called
-    assert found[-1] == result
+    assert json.loads(found[-1]) == {"value": float(result)}
 
 
 @pytest.mark.parametrize(
@@ -212,7 +217,7 @@ async def test_the_line_that_is_meant_is_read_alone(room: Workroom, which: str, 
     await assistant.run(f"Copy the {which} line of list.txt to line.txt.")
 
     found = [each.text for each in sent(assistant)[0].messages if isinstance(each, ToolResult)]
-    assert found[-1].endswith(f" of 3:\n{line}")
+    assert (json.loads(found[-1])["of"], json.loads(found[-1])["text"]) == (3, line)
 
 
 async def test_the_lines_of_a_name_in_the_task_are_looked_up(room: Workroom) -> None:
@@ -223,7 +228,7 @@ async def test_the_lines_of_a_name_in_the_task_are_looked_up(room: Workroom) -> 
 
     found = [each.text for each in sent(assistant)[0].messages if isinstance(each, ToolResult)]
     assert ending.called == ("read_file", "grep")
-    assert found[1].startswith("2 lines match")
+    assert json.loads(found[1])["count"] == 2
 
 
 @pytest.mark.parametrize(
@@ -311,6 +316,12 @@ async def test_a_number_that_stands_in_no_result_is_asked_for_once_more(room: Wo
 
     assert (corrected.summary, corrected.turns) == ("It is 1200.", 2)
     assert stubborn.summary == "It is 1001."
+
+
+async def test_an_answer_that_is_none_is_asked_for_once_more(room: Workroom) -> None:
+    ending = await small(room, ["}0//0//", "It is 1200."]).run("What is the budget in notes.txt?")
+
+    assert (ending.status, ending.summary) == ("success", "It is 1200.")
 
 
 async def test_a_call_that_was_made_before_ends_in_an_answer(room: Workroom) -> None:
@@ -410,12 +421,12 @@ async def test_a_run_is_resumed_without_reading_again(room: Workroom, tmp_path: 
 
 
 def test_results_are_told_in_few_words() -> None:
-    assert shown(
-        "grep", '{"matches":[{"path":"a","line":3,"text":"x"}],"files_searched":1,"truncated":false}'
-    ) == ("1 lines match, in 1 file:\na:3: x")
-    assert shown("shell", "exit_code: 0\nstderr: \nisolation: process\nstdout (2 lines):\none\ntwo") == (
-        "exit code 0, it printed:\none\ntwo"
-    )
+    found = '{"matches":[{"path":"a","line":3,"text":"x"}],"files_searched":1,"truncated":false}'
+
+    assert json.loads(shown("grep", found)) == {"count": 1, "matches": ["a:3: x"]}
+    assert json.loads(
+        shown("shell", "exit_code: 0\nstderr: \nisolation: process\nstdout (2 lines):\none\ntwo")
+    ) == {"exit_code": 0, "output": "one\ntwo"}
     assert shown("read_file", "no such shape") == "no such shape"
     assert len(shown("read_file", "x" * 100_000)) < 2_200
 

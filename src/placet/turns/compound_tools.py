@@ -20,7 +20,7 @@ import msgspec
 from placet.errors import DecodeError
 from placet.inference.messages import ToolCall
 from placet.ir.codec import decode_json
-from placet.ir.json_value import JsonValue
+from placet.ir.json_value import JsonValue, show_json
 from placet.ir.tool_spec import ToolSchema
 
 MORE = "more_tools"
@@ -171,12 +171,14 @@ def as_compound(call: ToolCall) -> ToolCall:
 
 
 def shown(tool: str, text: str) -> str:
-    """A result of a built-in tool as a small model reads it; any other as it is."""
+    """A result of a built-in tool as a small model reads it: JSON with little in it. Any other as it is."""
     teller = _TELLERS.get(tool)
+    if tool == "calculate" and len(text) <= 40:
+        return f'{{"value":{text}}}'
     if teller is None:
         return _cut(text)
     try:
-        return _cut(teller(_fields(text)))
+        return show_json(teller(_fields(text)))
     except (KeyError, TypeError, ValueError, AttributeError):
         return _cut(text)
 
@@ -210,16 +212,15 @@ def _fields(text: str) -> dict[str, Any]:
     return found
 
 
-def _told_file(given: dict[str, Any]) -> str:
-    text = str(given["text"])
-    lines = given.get("total_lines")
-    if not text.strip():
-        return f"{given['path']} is empty."
+def _told_file(given: dict[str, Any]) -> dict[str, JsonValue]:
+    text, lines = str(given["text"]), int(given["total_lines"])
     first, last = int(given.get("start_line") or 1), int(given.get("end_line") or 0)
-    if last and last - first + 1 < int(lines or 0):
-        which = f"line {first}" if first == last else f"lines {first} to {last}"
-        return f"{given['path']}, {which} of {lines}:\n{text.rstrip()}"
-    return f"{given['path']}, {lines} lines:\n{text.rstrip()}"
+    told: dict[str, JsonValue] = {"path": str(given["path"])}
+    if text.strip() and last and last - first + 1 < lines:
+        told |= {"line" if first == last else "from_line": first, "of": lines}
+    else:
+        told["lines"] = lines
+    return {**told, "text": _cut(text.rstrip())}
 
 
 def read_result(text: str) -> tuple[str, str, int] | None:
@@ -231,48 +232,48 @@ def read_result(text: str) -> tuple[str, str, int] | None:
         return None
 
 
-def _told_matches(given: dict[str, Any]) -> str:
-    matches = given["matches"]
-    files = len({each["path"] for each in matches})
-    rows = [f"{each['path']}:{each['line']}: {str(each['text']).strip()[:_MATCH_TEXT]}" for each in matches]
-    more = [f"... and {len(rows) - _MATCHES} more"] if len(rows) > _MATCHES else []
-    count = "more than " if given.get("truncated") else ""
-    if not rows:
-        return "0 lines match, in no file."
-    return "\n".join(
-        [f"{count}{len(rows)} lines match, in {files} file{'s' * (files != 1)}:", *rows[:_MATCHES], *more]
-    )
+def _told_matches(given: dict[str, Any]) -> dict[str, JsonValue]:
+    rows = [
+        f"{each['path']}:{each['line']}: {str(each['text']).strip()[:_MATCH_TEXT]}"
+        for each in given["matches"]
+    ]
+    return {"count": _count(rows, given), "matches": _first(rows, _MATCHES)}
 
 
-def _told_files(given: dict[str, Any]) -> str:
+def _told_files(given: dict[str, Any]) -> dict[str, JsonValue]:
     names = [*given["files"], *given.get("links", [])]
-    more = [f"... and {len(names) - _NAMES} more"] if len(names) > _NAMES else []
-    count = "more than " if given.get("truncated") else ""
-    return "\n".join([f"{count}{len(names)} files:", *names[:_NAMES], *more]) if names else "0 files."
+    return {"count": _count(names, given), "files": _first(names, _NAMES)}
 
 
-def _told_entries(given: dict[str, Any]) -> str:
-    entries = given["entries"]
-    rows = [each["name"] + ("/" if each["kind"] == "folder" else "") for each in entries]
-    more = [f"... and {len(rows) - _NAMES} more"] if len(rows) > _NAMES else []
-    return "\n".join([f"{len(rows)} entries:", *rows[:_NAMES], *more])
+def _told_entries(given: dict[str, Any]) -> dict[str, JsonValue]:
+    rows = [each["name"] + ("/" if each["kind"] == "folder" else "") for each in given["entries"]]
+    return {"count": _count(rows, given), "entries": _first(rows, _NAMES)}
 
 
-def _told_command(given: dict[str, Any]) -> str:
+def _count(rows: Sequence[str], given: Mapping[str, Any]) -> JsonValue:
+    return f"more than {len(rows)}" if given.get("truncated") is True else len(rows)
+
+
+def _first(rows: Sequence[str], most: int) -> list[JsonValue]:
+    return [*rows[:most], *([f"... and {len(rows) - most} more"] if len(rows) > most else [])]
+
+
+def _told_command(given: dict[str, Any]) -> dict[str, JsonValue]:
     said = [str(given.get(key) or "").strip() for key in ("stdout", "stderr")]
-    output = "\n".join(part for part in said if part) or "(it printed nothing)"
-    return f"exit code {given['exit_code']}, it printed:\n{output}"
+    code = given["exit_code"]
+    exit_code = int(code) if str(code).lstrip("-").isdigit() else None
+    return {"exit_code": exit_code, "output": _cut("\n".join(part for part in said if part))}
 
 
-def _told_write(given: dict[str, Any]) -> str:
-    return f"Done: {given['path']} is written."
+def _told_write(given: dict[str, Any]) -> dict[str, JsonValue]:
+    return {"done": f"{given['path']} is written"}
 
 
-def _told_edit(given: dict[str, Any]) -> str:
-    return f"Done: {given['replaced']} replaced in {given['path']}."
+def _told_edit(given: dict[str, Any]) -> dict[str, JsonValue]:
+    return {"done": f"{given['replaced']} replaced in {given['path']}"}
 
 
-_TELLERS: Mapping[str, Callable[[dict[str, Any]], str]] = {
+_TELLERS: Mapping[str, Callable[[dict[str, Any]], dict[str, JsonValue]]] = {
     "read_file": _told_file,
     "grep": _told_matches,
     "find_files": _told_files,

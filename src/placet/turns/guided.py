@@ -118,9 +118,9 @@ class Guided(Wrapped):
             # It asks again for what it has: only an answer is left to give.
             result = _after(result, await self.model.generate(_closing(asked)))
         if not result.calls and self._profile.guides("checking"):
-            doubtful = _unread(result.text, stand)
-            if doubtful:
-                result = _after(result, await self.model.generate(_again(asked, result, doubtful)))
+            doubt = _doubt(result, stand)
+            if doubt:
+                result = _after(result, await self.model.generate(_again(asked, result, doubt)))
         calls = [translate(_only_new(call, stand)) for call in result.calls if call.name != MORE]
         return msgspec.structs.replace(result, calls=calls)
 
@@ -224,6 +224,8 @@ class Guided(Wrapped):
             lines.append("Use calculate for the arithmetic, with the numbers of the results.")
         elif stand.next_tool:
             lines.append("Count with a search for the text that is to be counted.")
+        elif "calculate" in stand.done and stand.route.fold in ("sum", "average"):
+            lines.append("The calculation is done. Answer with its value, a number.")
         else:
             lines.append("You have the results. Give the answer now, exactly what was asked.")
         return "\n".join(line for line in lines if line)
@@ -303,10 +305,11 @@ def _only_new(call: ToolCall, stand: _Stand) -> ToolCall:
     if call.name != "append_to_file" or not isinstance(text, str):
         return call
     for each in stand.since:
-        if isinstance(each, ToolResult) and each.name == "read_file" and not each.is_error:
-            head, _, body = shown(each.name, each.text).partition("\n")
-            rest = text.removeprefix(body.rstrip()).lstrip("\n")
-            if body.strip() and head.startswith(f"{path}, ") and text.startswith(body.rstrip()) and rest:
+        known = _read_file(each)
+        if known is not None and known.path == path and known.text.strip():
+            body = known.text.rstrip()
+            rest = text.removeprefix(body).lstrip("\n")
+            if text.startswith(body) and rest:
                 return msgspec.structs.replace(call, arguments={**call.arguments, "text": rest})
     return call
 
@@ -397,13 +400,20 @@ def _is_known(number: str, known: set[str]) -> bool:
     return number in known or whole in known or f"{whole}.0" in known
 
 
-def _again(asked: Request, result: Result, doubtful: Sequence[str]) -> Request:
-    words = ", ".join(doubtful[:5])
-    said = (
-        f"{words} is in no result. Answer once more, with what the results say; "
-        "call a tool if they do not say it."
-    )
-    return msgspec.structs.replace(asked, messages=[*asked.messages, result.message, User(said)])
+def _doubt(result: Result, stand: _Stand) -> str:
+    """Why an answer is asked for once more; empty if it is not."""
+    text = result.text.lstrip()
+    is_call = text.startswith("{") and "arguments" in text
+    if result.stop == "length" or text[:1] in ("]", "}", ")", ",") or is_call:
+        return "That is no answer."
+    unread = _unread(result.text, stand)
+    return f"{', '.join(unread[:5])} is in no result." if unread else ""
+
+
+def _again(asked: Request, result: Result, doubt: str) -> Request:
+    said = f"{doubt} Answer once more in a few words, with what the results say; call a tool if they do not."
+    shown_text = msgspec.structs.replace(result.message, text=result.text[:200])
+    return msgspec.structs.replace(asked, messages=[*asked.messages, shown_text, User(said)])
 
 
 def _after(first: Result, then: Result) -> Result:
