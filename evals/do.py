@@ -65,7 +65,7 @@ class Worked(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     seconds: float
     turns: int
-    called: Sequence[str]
+    called: tuple[str, ...]
     read: int | None
     written: int | None
     load: float
