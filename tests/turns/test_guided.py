@@ -220,6 +220,18 @@ async def test_the_line_that_is_meant_is_read_alone(room: Workroom, which: str, 
     assert (json.loads(found[-1])["of"], json.loads(found[-1])["text"]) == (3, line)
 
 
+async def test_a_task_of_many_steps_is_gone_through_until_every_named_file_was_touched(
+    room: Workroom,
+) -> None:
+    turns = [call("append_to_file", path="notes.txt", text="x"), call("read_file", path="app.py"), "Done."]
+    assistant = small(room, turns)
+
+    ending = await assistant.run("Read notes.txt. Append x to it. At the end read app.py.")
+
+    assert ending.called == ("read_file", "write_file", "read_file")
+    assert [each.tool_choice for each in sent(assistant)] == ["required", "required", "auto"]
+
+
 async def test_the_lines_of_a_name_in_the_task_are_looked_up(room: Workroom) -> None:
     (room.folder / "people.csv").write_text("name,town\nGreta,Solby\nIvo,Rome\nGreta,Oslo\n")
     assistant = small(room, ["Solby"])

@@ -20,6 +20,8 @@ from placet.ir.tool_spec import ToolSchema
 from placet.turns.task_route import Route
 
 _NUMBER = re.compile(r"(?<![\w.,-])-?\d+(?:\.\d+)?(?![\w.,]*\d)")
+MANY_STEPS = 3
+"""Tasks of so many steps are the model's to go through, one after the other."""
 _MOST_FILES = 3
 _MOST_LINES = 120
 _MOST_NAMES = 60
@@ -43,8 +45,10 @@ def first_calls(route: Route, tools: Sequence[ToolSchema]) -> list[ToolCall]:
         if tool is not None and tool.risk == "read_only" and _takes(tool, arguments):
             made.append(ToolCall(name=name, arguments=arguments))
 
-    files = [path for path in route.named if path in route.names.files]
-    folders = [path for path in route.named if path in route.names.folders]
+    # Of many steps only what the first one names: the others may come to nothing, or change it.
+    named = route.first_named if route.steps >= MANY_STEPS else route.named
+    files = [path for path in named if path in route.names.files]
+    folders = [path for path in named if path in route.names.folders]
     if "date" in route.topics and not files:
         add("now")
     if route.expression and not files:
@@ -68,6 +72,8 @@ def first_calls(route: Route, tools: Sequence[ToolSchema]) -> list[ToolCall]:
         add("find_files", pattern=route.glob or "*", max_results=_MOST_NAMES, **inside)
     elif folders and not is_search:
         add("find_files", pattern=route.glob or "*", max_results=_MOST_NAMES, path=folders[0])
+    if folders and not made:
+        add("list_dir", path=folders[0])
     return made
 
 

@@ -38,7 +38,7 @@ from placet.turns.compound_tools import (
     shown,
     translate,
 )
-from placet.turns.first_calls import ReadFile, first_calls, nearest_path, next_calls, repaired
+from placet.turns.first_calls import MANY_STEPS, ReadFile, first_calls, nearest_path, next_calls, repaired
 from placet.turns.loop import EMPTY
 from placet.turns.repetition import WARNING
 from placet.turns.task_route import Route
@@ -74,6 +74,15 @@ class _Stand(NamedTuple):
     """Calls in a row that failed."""
     done: frozenset[str]
     """Tools that succeeded."""
+
+    @property
+    def untouched(self) -> list[str]:
+        """Files that the task names and no call did, where the model goes through many steps by itself."""
+        if self.route.steps < MANY_STEPS:
+            return []
+        calls = [call for each in self.since if isinstance(each, Assistant) for call in each.calls]
+        said = " ".join(str(value) for call in calls for value in call.arguments.values())
+        return [path for path in self.route.named if path in self.route.names.files and path not in said]
 
     @property
     def is_first_read(self) -> bool:
@@ -208,7 +217,7 @@ class Guided(Wrapped):
     def _must_call(self, stand: _Stand, offered: Sequence[ToolSchema]) -> bool:
         if not offered or stand.failures >= _MOST_FAILURES:
             return False
-        if stand.missing:
+        if stand.missing or stand.untouched:
             return True
         return any(_stands_for(each.name) == stand.next_tool for each in offered)
 
@@ -218,14 +227,23 @@ class Guided(Wrapped):
         last = stand.since[-1]
         if self._profile.guides("repairs") and isinstance(last, ToolResult) and last.is_error:
             lines.append(_repair_words(stand))
-        if stand.missing:
-            lines.append(f"Still to do: {', then '.join(_STILL[kind] for kind in stand.missing)}.")
+        if stand.missing and stand.route.steps >= MANY_STEPS:
+            lines.append("Do the next step of it, with a tool.")
+        elif stand.missing:
+            still = [_STILL[kind] for kind in stand.missing]
+            if stand.missing == ("writing",) and stand.route.targets:
+                still = [f"write {stand.route.targets[0]} with a tool"]
+            lines.append(f"Still to do: {', then '.join(still)}.")
         elif stand.next_tool == "calculate":
             lines.append("Use calculate for the arithmetic, with the numbers of the results.")
         elif stand.next_tool:
             lines.append("Count with a search for the text that is to be counted.")
         elif "calculate" in stand.done and stand.route.fold in ("sum", "average"):
             lines.append("The calculation is done. Answer with its value, a number.")
+        elif stand.untouched:
+            lines.append(f"Not done yet: {', '.join(stand.untouched[:3])}.")
+        elif stand.route.steps >= MANY_STEPS:
+            lines.append("Do the next step of it; if all are done, answer.")
         else:
             lines.append("You have the results. Give the answer now, exactly what was asked.")
         return "\n".join(line for line in lines if line)
@@ -316,7 +334,7 @@ def _only_new(call: ToolCall, stand: _Stand) -> ToolCall:
 
 def _is_idle(calls: Sequence[ToolCall], stand: _Stand) -> bool:
     """Whether calls only repeat what has succeeded, with nothing missing."""
-    if not calls or stand.missing or stand.next_tool:
+    if not calls or stand.missing or stand.next_tool or stand.untouched:
         return False
     results = {each.call_id: each for each in stand.since if isinstance(each, ToolResult)}
     done = [
@@ -376,6 +394,9 @@ def _in_short_result(message: Message) -> Message:
 
 def _repair_words(stand: _Stand) -> str:
     asked = [call for each in stand.since if isinstance(each, Assistant) for call in each.calls]
+    last = stand.since[-1]
+    if isinstance(last, ToolResult) and last.text.startswith("rejected"):
+        return "The last call was refused. Go on without it."
     if asked and asked[-1].name == "calculate":
         return "Write the numbers of the results themselves, such as 12 + 30."
     path = asked[-1].arguments.get("path") if asked else None

@@ -217,6 +217,10 @@ class Route(NamedTuple):
     targets: tuple[str, ...] = ()
     """Names that look like files and do not exist: what it may want to be made."""
     topics: frozenset[Topic] = frozenset()
+    steps: int = 1
+    """How many things it asks for."""
+    first_named: tuple[str, ...] = ()
+    """What the first of them names."""
     term: str = ""
     """The text that is to be looked for, if the task says one."""
     about: str = ""
@@ -252,7 +256,8 @@ def route(task: str, names: Listing = NOTHING) -> Route:
     text = _bounded(task)
     named, targets = _names(text, names)
     needs: dict[CallKind, None] = {}
-    for clause in _clauses(text):
+    clauses = list(_clauses(text))
+    for clause in clauses:
         for kind in _kinds(clause, bool(named), bool(targets)):
             needs[kind] = None
         if targets and named and _collects(clause, names):
@@ -264,6 +269,8 @@ def route(task: str, names: Listing = NOTHING) -> Route:
         named=tuple(named),
         targets=tuple(targets),
         topics=_topics(text),
+        steps=sum(map(_is_order, clauses)) or 1,
+        first_named=tuple(_names(clauses[0], names)[0]) if clauses else (),
         term=_term(text, names),
         about=_about(text, names),
         glob=_glob(text),
@@ -310,6 +317,13 @@ def _kinds(clause: str, has_names: bool, has_targets: bool) -> Iterator[CallKind
         has_names and verb in _READS and _spells_name(clause)
     ):
         yield "reading"
+
+
+def _is_order(clause: str) -> bool:
+    """Whether a part of the task asks for something by itself."""
+    verb = re.match(r"(?:at the end |in the end |lastly )?([A-Za-z]+)", clause, re.IGNORECASE)
+    is_verb = verb is not None and verb[1].lower() in (_WRITES | _READS | _RUNS)
+    return is_verb or _ASKS.match(clause) is not None
 
 
 def _collects(clause: str, names: Listing) -> bool:
