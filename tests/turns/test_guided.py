@@ -15,7 +15,8 @@ from placet.inference.model import Request, Result
 from placet.inference.profile import PARTS, ModelProfile
 from placet.inference.tool_modes.schema import SchemaTools
 from placet.ir.provenance import SourcedText
-from placet.turns.compound_tools import COMPOUNDS, MORE, as_compound, shown, translate
+from placet.ir.tool_spec import ToolSchema
+from placet.turns.compound_tools import COMPOUNDS, MORE, as_compound, in_short, shown, translate
 from placet.turns.guided import HARNESS
 from tests.turns.workroom import Workroom, call, kept_in
 
@@ -367,6 +368,17 @@ async def test_few_tools_are_offered_as_they_are(room: Workroom) -> None:
     await assistant.run("What is the budget in notes.txt?")
 
     assert sorted(offered(sent(assistant)[0])) == ["edit_file", "grep", "read_file"]
+    assert [list(each.parameters["properties"]) for each in sent(assistant)[0].tools] == [
+        ["path"],
+        ["path", "old", "new", "replace_all"],
+        ["pattern", "path"],
+    ]
+
+
+def test_a_persons_own_tool_with_the_name_of_a_built_in_one_stays_as_it_is() -> None:
+    own = ToolSchema(name="read_file", description="Mine.", parameters={"type": "object", "properties": {}})
+
+    assert in_short(own) is own
 
 
 async def test_a_persons_own_tool_is_offered_besides(room: Workroom) -> None:

@@ -145,6 +145,49 @@ COMPOUNDS: tuple[Compound, ...] = (
 BY_NAME: Mapping[str, Compound] = {each.schema.name: each for each in COMPOUNDS}
 
 
+_SHORT: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "read_file": ("Read a file.", ("path",)),
+    "write_file": ("Create a file with this text, or replace all of it.", ("path", "text")),
+    "edit_file": ("Replace a text in a file by another.", ("path", "old", "new", "replace_all")),
+    "list_dir": ("List a folder.", ("path",)),
+    "find_files": ("List files by pattern, such as *.py or docs/*.", ("pattern", "path")),
+    "grep": ("Find the lines that match a regular expression.", ("pattern", "path")),
+    "shell": ("Run a shell command and see what it prints.", ("command",)),
+    "calculate": ("Calculate with numbers, such as 12 + 30.", ("expression",)),
+    "now": ("Tell date, time and weekday.", ()),
+}
+"""Built-in tools in few words, with the parameters that small models need."""
+
+
+def in_short(tool: ToolSchema) -> ToolSchema:
+    """A built-in tool with a short description and few parameters; any other as it is."""
+    known = _SHORT.get(tool.name)
+    properties, required = tool.parameters.get("properties"), tool.parameters.get("required", [])
+    if known is None or not isinstance(properties, Mapping) or not isinstance(required, list):
+        return tool
+    description, names = known
+    if any(name not in properties for name in names) or any(name not in names for name in required):
+        return tool  # A person's own tool of that name.
+    kept: dict[str, JsonValue] = {name: _bare(properties[name]) for name in names}
+    return msgspec.structs.replace(
+        tool,
+        description=description,
+        parameters={
+            "type": "object",
+            "properties": kept,
+            "required": required,
+            "additionalProperties": False,
+        },
+    )
+
+
+def _bare(schema: JsonValue) -> JsonValue:
+    """A parameter without what it says about itself."""
+    if not isinstance(schema, Mapping):
+        return schema
+    return {key: value for key, value in schema.items() if key not in ("description", "default")}
+
+
 def _text_to(given: Arguments) -> dict[str, JsonValue]:
     return {key: given[key] for key in ("path", "text") if key in given}
 

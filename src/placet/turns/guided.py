@@ -34,6 +34,7 @@ from placet.turns.compound_tools import (
     MORE,
     MORE_TOOLS,
     as_compound,
+    in_short,
     read_result,
     shown,
     translate,
@@ -182,7 +183,9 @@ class Guided(Wrapped):
         self, stand: _Stand, tools: Sequence[ToolSchema]
     ) -> tuple[list[ToolSchema], list[ToolSchema]]:
         """The tools for the next turn, and those behind `more_tools`."""
-        if len(tools) <= FEW or not self._profile.guides("routing"):
+        if len(tools) <= FEW:
+            return [in_short(each) if self._profile.guides("compound") else each for each in tools], []
+        if not self._profile.guides("routing"):
             return list(tools), []
         names = {each.name for each in tools}
         is_compound = self._profile.guides("compound")
