@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from placet import Assistant, DenyTool, Runtime, basic_tools, tool
+from placet import Assistant, DenyTool, Runtime, TurnLimits, basic_tools, tool
 from placet.inference import Scripted
 from placet.inference.messages import System, ToolCall, ToolResult, User
 from placet.inference.model import Request, Result
-from placet.inference.profile import PARTS, ModelProfile
+from placet.inference.profile import HARNESS, PARTS, ModelProfile
 from placet.inference.tool_modes.schema import SchemaTools
 from placet.ir.provenance import SourcedText
 from placet.ir.tool_spec import ToolSchema
 from placet.turns.compound_tools import COMPOUNDS, MORE, as_compound, in_short, shown, translate
-from placet.turns.guided import HARNESS
 from tests.turns.workroom import Workroom, call, kept_in
 
 
@@ -144,7 +143,7 @@ async def test_more_tools_shows_the_others_in_the_same_turn(room: Workroom) -> N
     first, second, _ = sent(assistant)
     assert MORE not in offered(second)
     assert set(offered(first)) - {MORE} < set(offered(second))
-    assert (ending.turns, ending.called) == (3, ("read_file", "shell"))
+    assert (ending.turns, ending.called) == (2, ("read_file", "shell"))
 
 
 async def test_a_task_that_needs_a_call_requires_one_and_one_that_does_not_does_not(room: Workroom) -> None:
@@ -327,7 +326,7 @@ async def test_a_number_that_stands_in_no_result_is_asked_for_once_more(room: Wo
     corrected = await once.run("What is the budget in notes.txt?")
     stubborn = await twice.run("What is the budget in notes.txt?")
 
-    assert (corrected.summary, corrected.turns) == ("It is 1200.", 2)
+    assert (corrected.summary, corrected.turns) == ("It is 1200.", 1)
     assert stubborn.summary == "It is 1001."
 
 
@@ -392,6 +391,45 @@ async def test_a_persons_own_tool_is_offered_besides(room: Workroom) -> None:
     await assistant.run("How many screws are in stock?")
 
     assert "stock_level" in offered(sent(assistant)[0])
+
+
+async def test_a_persons_own_tool_is_never_taken_for_a_compound_one(room: Workroom) -> None:
+    @tool(risk="read_only")
+    def run(command: str) -> str:
+        "Start a race."
+        return f"raced {command}"
+
+    runtime = Runtime([run], builtin=basic_tools(room.folder))
+    few = Runtime([run], builtin=basic_tools(room.folder, only=["read_file"]))
+
+    for each in (runtime, few):
+        ending = await small(room, [call("run", command="x"), "Done."], runtime=each).run("Start the race.")
+        assert ending.called == ("run",)
+
+
+async def test_what_the_harness_reads_takes_no_turn_of_the_model(room: Workroom) -> None:
+    ending = await small(room, ["1200"], limits=TurnLimits(turns=1)).run("What is the budget in notes.txt?")
+
+    assert (ending.status, ending.turns) == ("success", 1)
+
+
+async def test_what_no_tool_can_do_is_not_required(room: Workroom) -> None:
+    runtime = Runtime(builtin=basic_tools(room.folder, only=["read_file", "grep"]))
+    assistant = small(room, ["I cannot write."], runtime=runtime)
+
+    ending = await assistant.run("Append milk to notes.txt.")
+
+    assert sent(assistant)[0].tool_choice == "auto"
+    assert (ending.status, ending.lacks) == ("unsupported", ("writing",))
+
+
+async def test_a_model_that_only_looks_is_brought_to_an_answer(room: Workroom) -> None:
+    looks = [call("find_lines", text=f"x{n}") for n in range(30)]
+    assistant = small(room, [*looks[:12], "I could not."])
+
+    ending = await assistant.run("Append milk to notes.txt.")
+
+    assert (ending.status, ending.lacks) == ("unsupported", ("writing",))
 
 
 async def test_a_large_model_gets_all_tools_and_nothing_read_for_it(room: Workroom) -> None:

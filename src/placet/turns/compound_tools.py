@@ -12,7 +12,7 @@ Keep true:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -190,6 +190,24 @@ def _bare(schema: JsonValue) -> JsonValue:
 
 def _text_to(given: Arguments) -> dict[str, JsonValue]:
     return {key: given[key] for key in ("path", "text") if key in given}
+
+
+def usable_compounds(tools: Sequence[ToolSchema], own: Container[str] = ()) -> list[Compound]:
+    """Those whose built-in tool is among these, and whose name is none of a person's `own` tools."""
+    by_name = {each.name: each.parameters.get("properties") for each in tools}
+    found: list[Compound] = []
+    for each in COMPOUNDS:
+        properties = by_name.get(each.stands_for)
+        required = each.schema.parameters["required"]
+        assert isinstance(required, list)
+        given = each.forward({str(name): "" for name in required})
+        if (
+            isinstance(properties, Mapping)
+            and each.schema.name not in own
+            and given.keys() <= properties.keys()
+        ):
+            found.append(each)
+    return found
 
 
 def translate(call: ToolCall) -> ToolCall:

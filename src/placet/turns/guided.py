@@ -22,7 +22,7 @@ import msgspec
 from placet.inference.messages import Assistant, Message, ToolCall, ToolResult, User
 from placet.inference.messages import Text as TextPart
 from placet.inference.model import Model, Piece, Request, Result, Words
-from placet.inference.profile import ModelProfile
+from placet.inference.profile import HARNESS, ModelProfile
 from placet.inference.usage import Usage
 from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.ending import CallKind
@@ -38,20 +38,19 @@ from placet.turns.compound_tools import (
     read_result,
     shown,
     translate,
+    usable_compounds,
 )
 from placet.turns.first_calls import MANY_STEPS, ReadFile, first_calls, nearest_path, next_calls, repaired
 from placet.turns.loop import EMPTY
 from placet.turns.repetition import WARNING
 from placet.turns.task_route import Route
 
-HARNESS = "harness"
-"""Who asks for what the harness reads, in the place of a model's name."""
 FEW = 4
 """So many tools are offered as they are."""
 _MOST_FAILURES = 3
 """After so many failed calls in a row the model may answer, whatever is missing."""
-_MOST_IDLE = 8
-"""After so many successful calls with nothing missing, the model must answer."""
+_MOST_CALLS = 12
+"""After so many successful calls the model must answer, whatever is missing."""
 _TASK_SHOWN = 600
 _OWN_WORDS = frozenset({EMPTY, WARNING})
 """What the loop itself says is no task."""
@@ -73,8 +72,10 @@ class _Stand(NamedTuple):
     missing: tuple[CallKind, ...]
     failures: int
     """Calls in a row that failed."""
-    done: frozenset[str]
-    """Tools that succeeded."""
+    done: Sequence[str]
+    """Tools that succeeded, in order."""
+    tools: frozenset[str]
+    """Tools that there are."""
 
     @property
     def untouched(self) -> list[str]:
@@ -93,10 +94,14 @@ class _Stand(NamedTuple):
     @property
     def next_tool(self) -> str:
         """The tool that the task still needs besides: small models neither calculate nor count well."""
-        if "arithmetic" in self.route.topics and "calculate" not in self.done:
-            return "calculate"
         is_counting = "counting_matches" in self.route.topics and self.route.named
-        return "grep" if is_counting and "grep" not in self.done else ""
+        wanted = [*["calculate"] * ("arithmetic" in self.route.topics), *["grep"] * bool(is_counting)]
+        return next((name for name in wanted if name in self.tools and name not in self.done), "")
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether so many calls were made that the model must come to an answer."""
+        return len(self.done) >= _MOST_CALLS or self.failures >= _MOST_FAILURES
 
 
 class Guided(Wrapped):
@@ -131,8 +136,15 @@ class Guided(Wrapped):
             doubt = _doubt(result, stand)
             if doubt:
                 result = _after(result, await self.model.generate(_again(asked, result, doubt)))
-        calls = [translate(_only_new(call, stand)) for call in result.calls if call.name != MORE]
+        calls = [_only_new(call, stand) for call in result.calls if call.name != MORE]
+        if self._is_mapped(request.tools):
+            own = _own_names(request.tools)
+            calls = [call if call.name in own else translate(call) for call in calls]
         return msgspec.structs.replace(result, calls=calls)
+
+    def _is_mapped(self, tools: Sequence[ToolSchema]) -> bool:
+        """Whether compound tools stand for the built-in ones."""
+        return len(tools) > FEW and self._profile.guides("compound") and self._profile.guides("routing")
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer in one piece: it is checked before anybody reads it."""
@@ -156,7 +168,8 @@ class Guided(Wrapped):
                 if not each.is_error:
                     basis.take("", each.name, schemas.get(each.name), _exit_code(each))
         done = [each.name for each in since if isinstance(each, ToolResult) and not each.is_error]
-        return _Stand(task, since, route, basis.lacks(route.needs), failures, frozenset(done))
+        missing = tuple(kind for kind in basis.lacks(route.needs) if kind in _doable(request.tools))
+        return _Stand(task, since, route, missing, failures, done, frozenset(schemas))
 
     def _own_calls(self, stand: _Stand, tools: Sequence[ToolSchema]) -> Sequence[ToolCall]:
         """What the harness asks for itself, before or instead of the model."""
@@ -187,14 +200,12 @@ class Guided(Wrapped):
             return [in_short(each) if self._profile.guides("compound") else each for each in tools], []
         if not self._profile.guides("routing"):
             return list(tools), []
-        names = {each.name for each in tools}
-        is_compound = self._profile.guides("compound")
-        chosen = [name for name in _chosen(stand.route) if BY_NAME[name].stands_for in names]
+        usable = {each.schema.name: each for each in usable_compounds(tools, _own_names(tools))}
+        chosen = [name for name in _chosen(stand.route) if name in usable]
         own = _fitting([each for each in tools if each.name not in _STANDS_FOR], stand.task)
-        if is_compound:
+        if self._is_mapped(tools):
             offered = [BY_NAME[name].schema for name in chosen]
-            rest = [each for each in COMPOUNDS if each.stands_for in names]
-            others = [each.schema for each in rest if each.schema.name not in chosen]
+            others = [each.schema for each in usable.values() if each.schema.name not in chosen]
         else:
             wanted = {BY_NAME[name].stands_for for name in chosen}
             offered = [each for each in tools if each.name in wanted]
@@ -208,7 +219,7 @@ class Guided(Wrapped):
         self, request: Request, stand: _Stand, offered: Sequence[ToolSchema], *, has_more: bool
     ) -> Request:
         tools = [*offered, MORE_TOOLS] if has_more else list(offered)
-        is_mapped = len(request.tools) > FEW and self._profile.guides("compound")
+        is_mapped = self._is_mapped(request.tools)
         messages = [_in_short(each) if is_mapped else _in_short_result(each) for each in request.messages]
         if self._profile.guides("reminders") and stand.since:
             messages.append(User(self._reminder(stand)))
@@ -218,7 +229,7 @@ class Guided(Wrapped):
         )
 
     def _must_call(self, stand: _Stand, offered: Sequence[ToolSchema]) -> bool:
-        if not offered or stand.failures >= _MOST_FAILURES:
+        if not offered or stand.is_spent:
             return False
         if stand.missing or stand.untouched:
             return True
@@ -259,6 +270,19 @@ def guided(model: Model, profile: ModelProfile, router: Router | None) -> Model:
 
 _STANDS_FOR = frozenset({*(each.stands_for for each in COMPOUNDS), "list_dir", "http_get", "sleep"})
 """Built-in tools, which are chosen by the task; any other is the person's own."""
+
+
+def _own_names(tools: Sequence[ToolSchema]) -> frozenset[str]:
+    """The names of a person's own tools."""
+    return frozenset(each.name for each in tools if each.name not in _STANDS_FOR)
+
+
+def _doable(tools: Sequence[ToolSchema]) -> set[CallKind]:
+    """What calls of these tools can do."""
+    basis = Basis()
+    for each in tools:
+        basis.take("", each.name, each, msgspec.UNSET)
+    return basis.did
 
 
 def _stands_for(name: str) -> str:
@@ -337,7 +361,11 @@ def _only_new(call: ToolCall, stand: _Stand) -> ToolCall:
 
 def _is_idle(calls: Sequence[ToolCall], stand: _Stand) -> bool:
     """Whether calls only repeat what has succeeded, with nothing missing."""
-    if not calls or stand.missing or stand.next_tool or stand.untouched:
+    if not calls:
+        return False
+    if len(stand.done) >= _MOST_CALLS:
+        return True
+    if stand.missing or stand.next_tool or stand.untouched:
         return False
     results = {each.call_id: each for each in stand.since if isinstance(each, ToolResult)}
     done = [
@@ -348,8 +376,7 @@ def _is_idle(calls: Sequence[ToolCall], stand: _Stand) -> bool:
         if call.id in results and not results[call.id].is_error
     ]
     asked = [translate(call) for call in calls]
-    is_spent = len(done) >= _MOST_IDLE
-    return is_spent or all((call.name, dict(call.arguments)) in done for call in asked)
+    return all((call.name, dict(call.arguments)) in done for call in asked)
 
 
 def _closing(asked: Request) -> Request:

@@ -27,6 +27,7 @@ from placet.errors import (
 from placet.inference.messages import Text as TextPart
 from placet.inference.messages import User
 from placet.inference.model import Intent, Model, Result
+from placet.inference.profile import HARNESS
 from placet.ir.ending import CallKind
 from placet.ir.provenance import UNRECORDED, Provenance, typed_in
 from placet.ir.tool_spec import ToolSchema
@@ -245,6 +246,8 @@ class TurnLoop(Acting):
             return self._failed(ModelError(f"the model failed: {type(error).__name__}: {words_of(error)}"))
         self._failed_in_a_row = 0
         self._is_too_long = False
+        if result.model == HARNESS:
+            self._turns -= 1  # The model was not asked.
         if result.stop == "length":
             self._cut_off += 1
         if result.text.strip():
