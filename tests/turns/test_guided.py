@@ -199,6 +199,26 @@ async def test_numbers_that_leave_no_doubt_are_put_together_by_calculate(
 
 
 @pytest.mark.parametrize(
+    ("task", "row"),
+    [
+        ("Who is the oldest person in a.csv?", "a.csv:3: Ivo,52,3"),
+        ("Who is the youngest in a.csv?", "a.csv:2: Ann,31,9"),
+        ("Which name has the highest score in a.csv?", "a.csv:2: Ann,31,9"),
+    ],
+)
+async def test_the_row_with_the_highest_or_lowest_value_is_looked_up(
+    room: Workroom, task: str, row: str
+) -> None:
+    (room.folder / "a.csv").write_text("name,age,score\nAnn,31,9\nIvo,52,3\nEva,40,5\n")
+    assistant = small(room, ["x"])
+
+    await assistant.run(task)
+
+    found = [each.text for each in sent(assistant)[0].messages if isinstance(each, ToolResult)]
+    assert json.loads(found[-1])["matches"] == [row]
+
+
+@pytest.mark.parametrize(
     "text", ["item,amount\nx,ten\ny,32\n", "a,b\n1,2\n3,4\n", "1 and 2\n3\n", "only one line 5\n"]
 )
 async def test_numbers_in_doubt_are_left_to_the_model(room: Workroom, text: str) -> None:

@@ -20,6 +20,19 @@ from placet.ir.tool_spec import ToolSchema
 from placet.turns.task_route import Route
 
 _NUMBER = re.compile(r"(?<![\w.,-])-?\d+(?:\.\d+)?(?![\w.,]*\d)")
+_COLUMNS = {
+    "oldest": "age",
+    "youngest": "age",
+    "older": "age",
+    "younger": "age",
+    "cheapest": "price",
+    "expensive": "price",
+    "tallest": "height",
+    "heaviest": "weight",
+    "longest": "length",
+    "shortest": "length",
+}
+"""The column that a word compares by."""
 MANY_STEPS = 3
 """Tasks of so many steps are the model's to go through, one after the other."""
 _MOST_FILES = 3
@@ -88,10 +101,49 @@ def next_calls(route: Route, read: Sequence[ReadFile], tools: Sequence[ToolSchem
                 arguments={"path": read[0].path, "start_line": read[0].total_lines, "lines": 1},
             )
         )
+    row = _extreme(route, read) if route.fold in ("max", "min") else None
+    if row is not None and "grep" in offered:
+        made.append(ToolCall(name="grep", arguments={"pattern": row, "path": read[0].path, "fixed": True}))
     numbers = _numbers(route, read) if route.fold else []
     if len(numbers) > 1 and "calculate" in offered:
         made.append(ToolCall(name="calculate", arguments={"expression": _folded(route.fold, numbers)}))
     return [each for each in made if _takes(offered[each.name], each.arguments)]
+
+
+def _extreme(route: Route, read: Sequence[ReadFile]) -> str | None:
+    """The row of a table with the highest or lowest value in the column that the task is about."""
+    if len(read) != 1:
+        return None
+    table = _table(read[0])
+    if table is None:
+        return None
+    header, rows = table
+    about = {*route.words, *(column for word, column in _COLUMNS.items() if word in route.words)}
+    columns = [at for at, cell in enumerate(header) if cell and not _is_disjoint(cell, frozenset(about))]
+    if len(columns) > 1:
+        numeric = [at for at in columns if all(_NUMBER.fullmatch(row[at]) for row in rows)]
+        columns = numeric
+    if len(columns) != 1 or not all(_NUMBER.fullmatch(row[columns[0]]) for row in rows):
+        return None
+    best = (max if route.fold == "max" else min)(rows, key=lambda row: float(row[columns[0]]))
+    is_alone = sum(row[columns[0]] == best[columns[0]] for row in rows) == 1
+    return (
+        next((line for line in read[0].text.splitlines() if _cells(line) == best), None) if is_alone else None
+    )
+
+
+def _table(read: ReadFile) -> tuple[list[str], list[list[str]]] | None:
+    """Header and rows of a file with commas, if it was read whole."""
+    lines = [line for line in read.text.splitlines() if line.strip()]
+    if len(lines) < 3 or read.total_lines > _MOST_LINES:
+        return None
+    header = [cell.lower() for cell in _cells(lines[0])]
+    rows = [_cells(line) for line in lines[1:]]
+    return (header, rows) if len(header) > 1 and all(len(row) == len(header) for row in rows) else None
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split(",")]
 
 
 def _folded(fold: str, numbers: Sequence[str]) -> str:

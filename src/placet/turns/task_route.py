@@ -175,9 +175,10 @@ _FOLDS = {
         r"\bsum\b|\btotal\b|\badd (?:up|them|together)\b|\bin all\b|\baltogether\b", re.IGNORECASE
     ),
     "max": re.compile(
-        r"\b(?:high|larg|bigg|great)(?:er|est)\b|\bmaximum\b|\bmost expensive\b", re.IGNORECASE
+        r"\b(?:high|larg|bigg|great|old|long|tall|heavi)(?:er|est)\b|\bmaximum\b|\bmost expensive\b",
+        re.IGNORECASE,
     ),
-    "min": re.compile(r"\b(?:low|small|cheap|few)(?:er|est)\b|\bminimum\b", re.IGNORECASE),
+    "min": re.compile(r"\b(?:low|small|cheap|few|young|short|light)(?:er|est)\b|\bminimum\b", re.IGNORECASE),
 }
 _PROPER = re.compile(r"(?<=[a-z,] )([A-Z][^\W\d_]{2,30})(?![\w./])")
 _NO_NAMES = _words(
