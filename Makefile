@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 EVAL_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fmt api docs docs-serve bench eval-calls eval-turns eval-code eval-agents eval-loops eval-flows eval-secrets eval-memory mutants soak clean
+.PHONY: help setup demo test fmt api docs docs-serve bench eval-calls eval-turns eval-do eval-code eval-agents eval-loops eval-flows eval-secrets eval-memory mutants soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,10 @@ eval-calls: $(STAMP) ## ten single tool calls with the real model on this machin
 eval-turns: $(STAMP) ## ten small jobs of two to five steps with the same model, solved or not
 	@$(BIN)/python -m tests.servers.local_model
 	@$(BIN)/python -m evals turns $(EVAL_ARGS)
+
+eval-do: $(STAMP) ## everyday jobs with the assistant and the same model: solved, wrong and marked, wrong and not marked
+	@$(BIN)/python -m tests.servers.local_model
+	@$(BIN)/python -m evals do $(EVAL_ARGS)
 
 eval-code: $(STAMP) ## small programs with one bug each, mended in the coding loop with the same model, or not
 	@$(BIN)/python -m tests.servers.local_model

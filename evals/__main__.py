@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from evals import agents, calls, loops, secrets, turns
+from evals import agents, calls, do, loops, secrets, turns
 from evals.code import score
 from evals.flows import score as flows
 from evals.memory import score as memory
@@ -12,6 +12,7 @@ from evals.memory import score as memory
 EVALS = {
     "calls": calls.main,
     "turns": turns.main,
+    "do": do.main,
     "code": score.main,
     "agents": agents.main,
     "loops": loops.main,

@@ -127,6 +127,7 @@ INFERENCE = [
     "Limited",
     "Message",
     "Model",
+    "ModelProfile",
     "Models",
     "Price",
     "Recording",

@@ -513,7 +513,7 @@ async def test_a_record_from_before_is_the_persons_only_where_a_person_began_it(
     tmp_path: Path, parent: str | None, runs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with kept_in(tmp_path) as kept, monkeypatch.context() as before:
-        before.setattr("placet.turns.loop.Said", lambda message, _: _said_then(message))
+        before.setattr("placet.turns.loop.Said", lambda message, *_: _said_then(message))
         before.setattr("placet.agents.runner.AgentKept", lambda provenance, **more: AgentKept(**more))
         post = Post(**kept.parts())
         dying = post.agent("writer", Scripted(_dies_once), "fetch", "send")

@@ -75,6 +75,18 @@ async def test_an_allowed_tool_runs(tmp_path: Path) -> None:
     assert [each.name for each in model.requests[0].tools] == ["read_file"]
 
 
+async def test_an_agent_with_a_small_model_is_guided_and_says_what_it_rests_on(tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("7 boxes")
+    runtime = Runtime(builtin=basic_tools(tmp_path), folder=str(tmp_path))
+    agent = spec(tools=("read_file", "grep"))
+
+    small = await AgentRunner(runtime, Scripted(["7"]), agent, profile="small").run("What is in data.txt?")
+    large = await AgentRunner(runtime, Scripted(["7"]), agent).run("What is in data.txt?")
+
+    assert (small.status, small.called, small.looked) == ("success", ("read_file",), ("t1c1",))
+    assert (large.status, large.called, large.lacks) == ("unsupported", (), ("reading",))
+
+
 async def test_a_tool_that_failed_was_called() -> None:
     failing = RecordingTool("look", answers=[RuntimeError("no")], risk="read_only")
     model = Scripted([call("look"), "it failed"])

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from placet.app.model_settings import ModelSettings
+from placet.app.models import with_linger
 from placet.app.settings import parse_settings
 from placet.errors import PolicyFileError
+from placet.inference import Model, Models
 
 FILE = Path("/home/p/settings.toml")
 
@@ -52,6 +54,35 @@ def test_everything_at_once() -> None:
     assert (price.input, price.output, price.cached) == (1.0, 4.5, 0.1)
 
 
+def test_profiles_and_how_long_the_local_server_stays() -> None:
+    settings = parse(
+        """
+        [models]
+        linger_s = 30
+
+        [models.profiles."lab:tiny"]
+        context = 4096
+
+        [models.profiles.local]
+        strength = "large"
+        """
+    )
+
+    assert settings.linger_s == 30.0
+    tiny, local = settings.profiles["lab:tiny"], settings.profiles["local"]
+    assert (tiny.strength, tiny.context_tokens, local.strength) == ("small", 4096, "large")
+    assert Models({"default": ["lab:tiny"]}, _never, profiles=settings.profiles).profile == tiny
+    assert Models({"default": ["local"]}, _never, profiles=settings.profiles).profile == local
+    assert Models({"default": ["local"]}, _never).profile.strength == "small"
+    assert Models({"default": ["lab:big", "local"]}, _never).profile.strength == "large"
+    assert with_linger({}, settings)["PLACET_LINGER_S"] == "30"
+    assert with_linger({"PLACET_LINGER_S": "5"}, settings)["PLACET_LINGER_S"] == "5"
+
+
+def _never(name: str) -> Model:
+    raise AssertionError(name)
+
+
 def test_an_unknown_server_is_asked_natively_and_read_leniently() -> None:
     settings = parse('[models.providers.lab]\nurl = "http://gpu-box:8000/v1"')
 
@@ -63,6 +94,11 @@ def test_an_unknown_server_is_asked_natively_and_read_leniently() -> None:
     ("text", "says"),
     [
         ("[models]\ndefalt = 'a:b'", "Did you mean 'default'?"),
+        ("[models]\nlinger_s = -1", "expected seconds"),
+        ("[models]\nlinger_s = true", "expected seconds"),
+        ("[models.profiles.'a:b']\nstrength = 'tiny'", "strength"),
+        ("[models.profiles.'a:b']\nstrenth = 'small'", "Did you mean 'strength'?"),
+        ("[models.profiles.'a:b']\ncontext = 0", "expected a number of tokens"),
         ("[models]\ndefault = 3", "expected the name of a model"),
         ("[models]\ndefault = []", "expected the name of a model"),
         ("[models]\ndefault = ['']", "it is empty"),

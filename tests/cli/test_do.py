@@ -116,6 +116,10 @@ def test_the_ending_is_one_json_object_and_nothing_else(placet: Placet, script: 
         "tools": ["calculate"],
         "called": ["calculate"],
         "refused": [],
+        "looked": ["t1c1"],
+        "changed": [],
+        "ran": [],
+        "lacks": [],
         "usage": None,
         "cost_usd": None,
         "run_id": "r1",
@@ -125,6 +129,24 @@ def test_the_ending_is_one_json_object_and_nothing_else(placet: Placet, script: 
         "labels": {},
         "warnings": [],
     }
+
+
+def test_an_answer_without_the_calls_that_it_needs_has_no_tick_and_exit_code_1(
+    placet: Placet, script: Script, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("the budget is 1200\n")
+    asked = ("do", "What is the budget in notes.txt?", "--model")
+
+    guessed = placet(*asked, script("It is 1000."), "--json", "--run-id", "guessed")
+    shown = placet(*asked, script("It is 1000."))
+    read = placet(*asked, script({"calls": [call("read_file", path="notes.txt")]}, "It is 1200."))
+
+    assert (guessed.code, shown.code, read.code) == (1, 1, 0)
+    assert (guessed.json["status"], guessed.json["lacks"]) == ("unsupported", ["reading"])
+    assert "\u2713" not in shown.err
+    assert "t1c1" in read.err.rpartition("\u2713 done")[2]
+    story = placet("explain", "guessed").out
+    assert "no calls" in story
 
 
 def test_what_a_model_or_a_tool_writes_steers_no_terminal(

@@ -312,6 +312,42 @@ def test_a_model_that_is_in_use_is_not_removed(model: Model, own: dict[str, str]
     assert not tiny.exists()
 
 
+def test_a_server_that_nobody_uses_any_more_is_stopped(model: Model, own: dict[str, str]) -> None:
+    folder = Path(own["PLACET_MODELS"])
+    folder.mkdir()
+    tiny = write_tiny_model(folder / FILE.name)
+    user = (
+        "import asyncio, os, sys\nimport msgspec\nfrom pathlib import Path\n"
+        "from placet.inference.local.model import served_by\n"
+        "from placet.inference.local.shared import lease\n"
+        "from placet.inference.local.weights import LOCAL\n"
+        "served = msgspec.structs.replace(served_by(LOCAL, Path(sys.argv[1])), linger_s=600.0)\n"
+        "held = asyncio.run(lease(served, os.environ, available=lambda: None))\n"
+        "print('held', flush=True)\nsys.stdin.read()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", user, str(tiny)],
+        env=environment(**own),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+
+    in_use = model("stop")
+    process.communicate()
+    lingers = model("list", "--json").json["models"][0]["serving"]
+    stopped = model("stop", "--json")
+    again = model("stop", "--json")
+
+    assert in_use.code == 2
+    assert lingers is True
+    assert (stopped.code, stopped.json) == (0, {"name": "local", "stopped": True})
+    assert (again.code, again.json) == (0, {"name": "local", "stopped": False})
+    assert model("list", "--json").json["models"][0]["serving"] is False
+
+
 # --- test ---
 
 

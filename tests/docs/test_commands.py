@@ -78,6 +78,7 @@ ELSEWHERE: dict[str, Elsewhere] = {
     ".venv/bin/python -m benchmarks.profile_execute": Elsewhere(BENCH),
     "make eval-calls": Elsewhere(EVAL),
     "make eval-turns": Elsewhere(EVAL),
+    "make eval-do": Elsewhere(EVAL),
     "make eval-loops": Elsewhere(EVAL),
     "make eval-code": Elsewhere(EVAL),
     "make eval-agents": Elsewhere(EVAL),

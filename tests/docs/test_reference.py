@@ -19,7 +19,7 @@ import pytest
 import placet
 from placet import errors
 from placet.app import command_tools, mcp_servers
-from placet.app.model_settings import _PRICE, _PROVIDER
+from placet.app.model_settings import _PRICE, _PROFILE, _PROVIDER
 from placet.app.settings import _HTTP, _ISOLATION, _KEYS
 from placet.cli.main import cli
 from placet.coder import events as coding
@@ -697,6 +697,8 @@ def test_every_key_of_the_models_in_the_settings_is_explained() -> None:
         *(f"models.{role}" for role in ROLES),
         *(f"models.providers.NAME.{key}" for key in _PROVIDER),
         *(f"models.prices.NAME.{key}" for key in _PRICE),
+        *(f"models.profiles.NAME.{key}" for key in _PROFILE),
+        "models.linger_s",
     }
 
 

@@ -886,3 +886,17 @@ async def test_json_that_was_asked_for_is_no_call() -> None:
     result = await answer(NativeThenLenient, CALL, schema={"type": "object"})
 
     assert (result.text, result.calls) == (CALL, ())
+
+
+async def test_a_pattern_of_one_class_holds_and_others_are_left_to_the_check() -> None:
+    def tool_with(pattern: str) -> ToolSchema:
+        fields = {"x": {"type": "string", "pattern": pattern}}
+        return ToolSchema(name="t", parameters={"type": "object", "properties": fields, "required": ["x"]})
+
+    found = {}
+    for pattern in ("^[0-9.+*/() -]{1,160}$", "^(a+)+$", "[0-9]{1,2}", "^[^a]{1,2}$"):
+        model = Scripted(['{"answer": "x"}'])
+        await SchemaTools(model).generate(Request(messages=ASKED, tools=[tool_with(pattern)]))
+        found[pattern] = '"pattern"' in json.dumps(model.requests[0].schema)
+
+    assert list(found.values()) == [True, False, False, False]

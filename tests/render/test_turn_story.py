@@ -120,7 +120,7 @@ async def test_each_call_is_told_with_who_decided_and_each_turn_with_what_it_sai
         assert words in story, words
     assert any("⊘ turn call refused          t2c1" in line.plain for line in draw_timeline(scene.events()))
     assert story.count("Turn 1 ") == 1
-    assert story.index("Turn 3") < story.index("t3c1") < story.index("Turn 4")
+    assert story.index("Turn 3") < story.index("✓ t3c1") < story.index("Turn 4")
     drawn = scene.drawn()
     for words in ("✓ succeeded  r  4 turns", "turn 3  Now I change it.", "unknown tool 'teleport'"):
         assert words in drawn, words

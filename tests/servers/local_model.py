@@ -28,7 +28,9 @@ def model_environment() -> dict[str, str]:
     run = KEPT / "run"
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = os.environ.get("PLACET_MODELS") or str(KEPT / "models")
-    return {**os.environ, "PLACET_MODELS": folder, "XDG_RUNTIME_DIR": str(run)}
+    # Nothing stays behind when the tests are over.
+    linger = os.environ.get("PLACET_LINGER_S", "0")
+    return {**os.environ, "PLACET_MODELS": folder, "XDG_RUNTIME_DIR": str(run), "PLACET_LINGER_S": linger}
 
 
 def model_files(name: str) -> dict[str, str]:

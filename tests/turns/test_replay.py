@@ -409,7 +409,7 @@ async def test_another_word_of_the_loop_is_found(
     room: Workroom, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await room.assistant(["", "Hello."]).run("Say hello.", record=path)
-    monkeypatch.setattr(loop_module, "_EMPTY", "Say something.\x1b[31m")
+    monkeypatch.setattr(loop_module, "EMPTY", "Say something.\x1b[31m")
 
     found = (await replay(path)).divergence
 

@@ -536,7 +536,7 @@ async def test_a_record_from_before_parts_were_recorded_is_the_persons(
             return room.assistant(model, runtime=runtime)
 
         with monkeypatch.context() as before:
-            before.setattr("placet.turns.loop.Said", lambda message, _: Said(message))
+            before.setattr("placet.turns.loop.Said", lambda message, *_: Said(message))
             await assistant().run(f"Write to {FRIEND}.", run_id="r")
         ending = await assistant().resume("r")
 

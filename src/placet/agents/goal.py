@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from placet.sandbox.workspace import Workspace
     from placet.turns.ending import End
 
-CHECKED_AFTER: Sequence[End] = ("success", "max_turns", "stuck")
+CHECKED_AFTER: Sequence[End] = ("success", "unsupported", "max_turns", "stuck")
 """How an agent may end and have its goal checked all the same: the check then has the last word."""
 _SHELL = "/bin/sh"
 _MERGED = 'exec /bin/sh -c "$1" 2>&1'

@@ -17,11 +17,12 @@ import msgspec
 from placet.agents.goal import CHECKED_AFTER, GoalResult
 from placet.agents.spec import AgentSpec
 from placet.inference.usage import Usage
+from placet.ir.ending import CallKind
 from placet.ir.json_value import JsonValue
 from placet.ir.provenance import Labels, SourcedText, further, recorded
 from placet.ir.result import ProposalResult, Waiting
 from placet.ir.to_dict import ToDict
-from placet.turns.ending import End, Ending
+from placet.turns.ending import FINISHED, End, Ending
 from placet.turns.leading import ending_of
 
 _GOAL = "goal"
@@ -49,6 +50,14 @@ class AgentResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Denied tools that the required isolation withholds; as in `Ending`."""
     missing: Mapping[str, int] = {}
     """Tools on its list that it called and that do not exist, with the number of calls."""
+    looked: tuple[str, ...] = ()
+    """Ids of the successful calls that only read or fetched something."""
+    changed: tuple[str, ...] = ()
+    """Ids of the successful calls that may have changed something, without commands."""
+    ran: tuple[str, ...] = ()
+    """Ids of the commands that ran, whatever their exit code."""
+    lacks: tuple[CallKind, ...] = ()
+    """What the task needs and no successful call did; as in `Ending`."""
     goal: GoalResult | None = None
     """How far it came with its goal; `None` for an agent without one."""
     usage: Usage | None = None
@@ -94,6 +103,10 @@ class AgentResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
             refused=(*refused, *self.denied),
             unasked=self.unasked,
             withheld=self.withheld,
+            looked=self.looked,
+            changed=self.changed,
+            ran=self.ran,
+            lacks=self.lacks,
             usage=self.usage,
             cost_usd=self.cost_usd,
             run_id=self.run_id,
@@ -149,13 +162,17 @@ def sum_up(
         missing=dict(Counter(name for name in refused if name in allowed and name in absent)),
         unasked={name: tier for ending in endings for name, tier in ending.unasked.items()},
         withheld=tuple(dict.fromkeys(name for ending in endings for name in ending.withheld)),
+        looked=tuple(name for ending in endings for name in ending.looked),
+        changed=tuple(name for ending in endings for name in ending.changed),
+        ran=tuple(name for ending in endings for name in ending.ran),
+        lacks=last.lacks if status == "unsupported" else (),
         goal=goal,
         usage=_sum(endings),
         cost_usd=_costs(endings),
         run_id=last.run_id,
         error=error,
         waiting=last.waiting,
-        is_cut_off=last.is_cut_off and status == "success",
+        is_cut_off=last.is_cut_off and status in FINISHED,
         # What was read for an earlier message is still in the conversation.
         labels=None if last.labels is None else further(last.labels, f"agent {spec.id}"),
     )

@@ -24,6 +24,7 @@ from placet.agents.spec import AgentSpec, check_spec
 from placet.errors import UsageError
 from placet.inference.model import Intent, Model, Piece, Request, Result, stream
 from placet.inference.named import ModelLike, make_ready, model_given
+from placet.inference.profile import ProfileLike, profile_given, profile_of
 from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.proposal import Proposal, new_id
 from placet.ir.provenance import UNRECORDED, MessageText, Provenance, parts_of, text_of, typed
@@ -34,8 +35,10 @@ from placet.runtime.scope import Scope
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.tools.context import Cancel
 from placet.tools.deps import check_deps
+from placet.turns.basis import router_for
 from placet.turns.calls import Offer
 from placet.turns.ending import Watch
+from placet.turns.guided import guided
 from placet.turns.leading import say_started, turns_so_far
 from placet.turns.loop import TurnLoop
 from placet.turns.memory import turn_memory
@@ -94,6 +97,7 @@ class AgentRunner:
         spill: Spill | None = None,
         nobody: str = UNASKED,
         stance: StanceOf | None = None,
+        profile: ProfileLike | None = None,
     ) -> None:
         """The agent gets only the tools on its list.
 
@@ -110,6 +114,8 @@ class AgentRunner:
             spill: Folder for results that are too long for a model.
             nobody: Message to the model about a call that needs approval, if there is nobody to ask.
             stance: Approval policy that is asked first.
+            profile: How the model is guided: `"small"`, `"large"` or a `ModelProfile`. `None`: the profile
+                of the model.
 
         Raises:
             UsageError: the spec is invalid or has a goal without a workspace, or an argument is not a
@@ -138,6 +144,7 @@ class AgentRunner:
         self._spill = spill
         self._nobody = nobody
         self._stance = stance
+        self._profile = profile_given(profile)
 
     def changed(self, spec: AgentSpec, tools: Iterable[Tool] = ()) -> AgentRunner:
         """Return a runner for another spec with the same settings, for code that combines agents.
@@ -162,6 +169,7 @@ class AgentRunner:
             spill=self._spill,
             nobody=self._nobody,
             stance=self._stance,
+            profile=self._profile,
         )
 
     async def run(
@@ -329,7 +337,8 @@ class AgentRunner:
             is_strict=True,
             absent=frozenset(self.missing),
         )
-        model: Model = _Steady(self.model)
+        router = router_for(tools, tools.names())
+        model: Model = guided(_Steady(self.model), self._profile or profile_of(self.model), router)
         if budget is not None:
             model = OnBudget(model, budget)
         loop = TurnLoop(
@@ -345,6 +354,7 @@ class AgentRunner:
             watch=watch,
             unrecorded=partial(_unrecorded, agent_of(run.about.context), run.parent),
             memory=turn_memory(self.runtime, f"Agent '{spec.id}'") if spec.memory else None,
+            router=router,
         )
         return Course(run, loop, spec, cancel, self._workspace, self._isolation, self.missing, budget)
 

@@ -145,16 +145,18 @@ def limits_for(
 ) -> TurnLimits:
     """How far it may go; how much the model can read is what is known of it."""
     from placet.inference.prices import facts_of
+    from placet.inference.profile import profile_of
     from placet.turns.limits import TurnLimits
 
     facts = facts_of(app.chosen.name) if app.chosen is not None else None
+    set_context = profile_of(app.attached.models).context_tokens
     named = {"turns": turns} if turns is not None else {}
     return TurnLimits(
         **named,
         tokens=tokens,
         cost_usd=cost_usd,
         time_s=time_s,
-        context_tokens=facts.context if facts is not None else None,
+        context_tokens=set_context or (facts.context if facts is not None else None),
     )
 
 

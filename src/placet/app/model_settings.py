@@ -14,6 +14,9 @@
     input = 1.0
     output = 4.0
 
+    [models.profiles."lab:tiny"]                      # how it is guided
+    strength = "small"                                # or "large"
+
 Keep true:
 1. Every key is known and every value means something, or the whole file is refused.
 2. A key itself is never in the file: only the name of the variable that holds it.
@@ -28,13 +31,16 @@ import msgspec
 
 from placet.errors import UnknownModel
 from placet.inference.opening import BUILT_IN
+from placet.inference.profile import STRENGTHS, ModelProfile
 from placet.inference.providers import PROVIDERS, Format, Provider, ToolMode, url_of
 from placet.inference.roles import ROLES, Role
 from placet.inference.usage import Price
 from placet.policy.toml_file import TomlFile, listing
 
-_KEYS = (*ROLES, "providers", "prices")
+_KEYS = (*ROLES, "providers", "prices", "profiles", "linger_s")
 _PROVIDER = ("url", "format", "key", "tool_mode")
+_PROFILE = ("strength", "context")
+_LONGEST_LINGER_S = 86_400
 _PRICE = ("input", "output", "cached", "cache_written")
 _FORMATS: tuple[Format, ...] = get_args(Format)
 _TOOL_MODES: tuple[ToolMode, ...] = get_args(ToolMode)
@@ -47,6 +53,9 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     roles: Mapping[Role, Sequence[str]] = {}
     providers: Mapping[str, Provider] = {}
     prices: Mapping[str, Price] = {}
+    profiles: Mapping[str, ModelProfile] = {}
+    linger_s: float | None = None
+    """How long the server of the local model stays after its last user; None: the default."""
 
 
 def parse_models(file: TomlFile, value: object) -> ModelSettings:
@@ -65,11 +74,44 @@ def parse_models(file: TomlFile, value: object) -> ModelSettings:
     prices = file.table(
         table.get("prices", {}), "models.prices", 'Begin each with a line [models.prices."provider:name"].'
     )
+    profiles = file.table(
+        table.get("profiles", {}),
+        "models.profiles",
+        'Begin each with a line [models.profiles."provider:name"].',
+    )
     return ModelSettings(
         roles={role: _names(file, table[role], f"models.{role}") for role in ROLES if role in table},
         providers={name: _provider(file, name, each) for name, each in providers.items()},
         prices={name: _price(file, name, each) for name, each in prices.items()},
+        profiles={name: _profile(file, name, each) for name, each in profiles.items()},
+        linger_s=_linger(file, table.get("linger_s")),
     )
+
+
+def _profile(file: TomlFile, name: str, value: object) -> ModelProfile:
+    place = f'models.profiles."{name}"'
+    table = file.table(value, place, f"Begin it with a line [{place}].")
+    for key in table:
+        if key not in _PROFILE:
+            file.unknown(key, _PROFILE, f"{place}.{key}", f"[{place}]")
+    context = table.get("context")
+    if context is not None and (isinstance(context, bool) or not isinstance(context, int) or context < 1):
+        file.fail("expected a number of tokens, 1 or more", f"{place}.context", "Write context = 8192.")
+    strength = _choice(file, table, "strength", STRENGTHS, "small", place)
+    return ModelProfile(strength=strength, context_tokens=context)
+
+
+def _linger(file: TomlFile, value: object) -> float | None:
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= _LONGEST_LINGER_S:  # type: ignore[operator]
+        file.fail(
+            f"expected seconds, from 0 to {_LONGEST_LINGER_S:,}",
+            "models.linger_s",
+            "Write linger_s = 300; 0 ends the server with its last user.",
+        )
+    return float(value)  # type: ignore[arg-type]
 
 
 def _names(file: TomlFile, value: object, place: str) -> Sequence[str]:

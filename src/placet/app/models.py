@@ -57,11 +57,13 @@ def attach(named: str | None, settings: ModelSettings | None, environment: Mappi
     roles = _roles(chosen, settings, environment)
     if not roles:
         return Attached(None, None, NO_MODEL)
+    variables = with_linger(environment, settings)
     models = Models(
         roles,
-        lambda name: open_model(name, environment, providers=settings.providers, prices=settings.prices),
+        lambda name: open_model(name, variables, providers=settings.providers, prices=settings.prices),
         abilities=lambda name: found.abilities if (found := facts_of(name, settings.prices)) else None,
         because=chosen.because if chosen is not None else "",
+        profiles=settings.profiles,
     )
     if chosen is not None and chosen.is_hard:
         try:
@@ -72,6 +74,16 @@ def attach(named: str | None, settings: ModelSettings | None, environment: Mappi
             # A variable is set once and for all: it must not stop what asks no model.
             return Attached(None, None, f"{MODEL_VARIABLE} is '{chosen.name}'. {error}")
     return Attached(models, chosen, "" if chosen is not None else NO_MODEL)
+
+
+def with_linger(environment: Mapping[str, str], settings: ModelSettings) -> Mapping[str, str]:
+    """The environment, with what the settings say of how long the local server stays; a variable that is set
+    goes before them."""
+    from placet.inference.local.model import LINGER_VARIABLE
+
+    if settings.linger_s is None or environment.get(LINGER_VARIABLE):
+        return environment
+    return {**environment, LINGER_VARIABLE: f"{settings.linger_s:g}"}
 
 
 def chosen_model(

@@ -29,11 +29,12 @@ from placet.assistant.chat import Chat
 from placet.assistant.consent import UNTOLD, Consent, names_of_tools
 from placet.assistant.going_on import GoingOn
 from placet.assistant.kept import LEADER, Kept, kept_of
-from placet.assistant.prompt import SYSTEM
+from placet.assistant.prompt import SMALL_SYSTEM, SYSTEM
 from placet.errors import UsageError
 from placet.inference.messages import Image, Text, User
 from placet.inference.model import Intent, Model
 from placet.inference.named import ModelLike, make_ready, model_given
+from placet.inference.profile import ModelProfile, ProfileLike, profile_given, profile_of
 from placet.ir.proposal import new_id
 from placet.ir.provenance import MessageText, Provenance, parts_of, text_of, typed
 from placet.policy.permission import UNASKED, Posture, StanceOf
@@ -43,8 +44,10 @@ from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.tools.context import Cancel
 from placet.tools.deps import check_deps
 from placet.truncation import truncate_repr
+from placet.turns.basis import Router, router_for
 from placet.turns.calls import Offer
 from placet.turns.ending import Ending, Event, Watch
+from placet.turns.guided import guided
 from placet.turns.leading import end, ending_of, say_started
 from placet.turns.limits import TurnLimits
 from placet.turns.loop import TurnLoop
@@ -116,6 +119,7 @@ class Assistant(Generic[OutputT]):
         spill: Spill | None = None,
         nobody: str = UNASKED,
         memory: bool = False,
+        profile: ProfileLike | None = None,
     ) -> None:
         """Whether a call needs approval is decided in this order: `approval_policy`, `gated_tools`, then the
         tier of the call by `posture` or the runtime's permissions. A policy of the runtime that denies wins
@@ -145,6 +149,9 @@ class Assistant(Generic[OutputT]):
             nobody: Message to the model about a call that needs approval, if there is nobody to ask.
             memory: Give the model, with each message, what the runtime's memory holds about it; and offer
                 `conversation.search`, which finds messages that were left out to make room.
+            profile: How the model is guided: `"small"`, `"large"` or a `ModelProfile`. `None`: the profile
+                of the model. A small model gets few tools, chosen by the task, and what the task names is
+                read for it.
 
         Raises:
             UsageError: the runtime does not have a named tool, or an argument is not a runtime, a model or a
@@ -171,6 +178,7 @@ class Assistant(Generic[OutputT]):
         self._memory = memory
         if memory:
             turn_memory(runtime, "Assistant(memory=True)")
+        self._profile = profile_given(profile)
         self._consent = Consent(
             approval_policy,
             frozenset(names_of_tools(runtime.tools, "gated_tools", gated_tools)),
@@ -259,12 +267,13 @@ class Assistant(Generic[OutputT]):
             kept = msgspec.structs.replace(
                 kept, system=f"{kept.system}\n\n{output.request()}", output=output.schema
             )
+        router = self._router(kept)
         async with (
-            self._recording(record) as recording,
+            self._recording(record, router) as recording,
             self._opened(kept, run_id, scope, session, cancel, deps) as (run, inner),
         ):
             say_started(run, task=text, model=kept.model, tools=kept.tools, limits=kept.limits)
-            loop = self._loop(run, kept, inner, watch, output, recording=recording)
+            loop = self._loop(run, kept, inner, watch, output, recording=recording, router=router)
             return await end(run, await loop.say(message, provenance))
 
     @overload
@@ -469,14 +478,15 @@ class Assistant(Generic[OutputT]):
         """
         output = self._output(output_type)
         going_on = self._going_on(run_id, widen, has_output=output is not None)
+        router = self._router(self._kept(is_chat=False))
         async with (
-            self._recording(record, resumed=run_id) as recording,
+            self._recording(record, router, resumed=run_id) as recording,
             self._reopened(going_on, decide, session, cancel, deps) as (run, kept, inner),
         ):
             if run.ended is not None:
                 return ending_of(run.ended, output)
             make_ready(self.model)
-            loop = self._loop(run, kept, inner, watch, output, recording=recording)
+            loop = self._loop(run, kept, inner, watch, output, recording=recording, router=router)
             ending = await loop.go_on()
             if ending is None:
                 assert kept.task is not None
@@ -547,14 +557,18 @@ class Assistant(Generic[OutputT]):
 
     @asynccontextmanager
     async def _recording(
-        self, record: str | PathLike[str] | None, *, resumed: str | None = None
+        self,
+        record: str | PathLike[str] | None,
+        router: Router | None,
+        *,
+        resumed: str | None = None,
     ) -> AsyncIterator[RunRecording | None]:
         if record is None:
             yield None
             return
         from placet.turns.recording import RunRecording
 
-        recording = RunRecording(self.model, record, resumed=resumed)
+        recording = RunRecording(self._guided(self.model, router), record, resumed=resumed)
         try:
             yield recording
         finally:
@@ -650,19 +664,22 @@ class Assistant(Generic[OutputT]):
             before_effect: Awaited before each call that may change something.
         """
         make_ready(self.model)
+        router = self._router(self._kept(is_chat=True))
+        lead = partial(self._guided, router=router)
         if resume:
             if run_id is None:
                 raise UsageError("chat(resume=True) needs the run_id of the conversation.")
             going_on = self._going_on(run_id, widen, is_chat=True)
             async with (
-                self._recording(record, resumed=run_id) as recording,
+                self._recording(record, router, resumed=run_id) as recording,
                 self._reopened(going_on, decide, session, cancel, deps) as (run, kept, inner),
             ):
                 if run.ended is not None and run.ended.outcome != "waiting":
                     raise UsageError(
                         f"Run '{run_id}' has ended ({run.ended.outcome}): nothing more can be said in it."
                     )
-                chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect, recording))
+                loop = self._loop(run, kept, inner, watch, None, before_effect, recording, router)
+                chat = Chat(run, loop, lead)
                 if run.ended is None:
                     await chat.go_on()
                 yield chat
@@ -670,11 +687,12 @@ class Assistant(Generic[OutputT]):
             return
         kept = self._kept(is_chat=True)
         async with (
-            self._recording(record) as recording,
+            self._recording(record, router) as recording,
             self._opened(kept, run_id, scope, session, cancel, deps) as (run, inner),
         ):
             say_started(run, task="", model=kept.model, tools=kept.tools, limits=kept.limits)
-            chat = Chat(run, self._loop(run, kept, inner, watch, None, before_effect, recording))
+            loop = self._loop(run, kept, inner, watch, None, before_effect, recording, router)
+            chat = Chat(run, loop, lead)
             yield chat
             await chat.leave()
 
@@ -694,10 +712,22 @@ class Assistant(Generic[OutputT]):
         named = [each.name for each in self.runtime.tools if _MODEL_LABEL not in each.schema.labels]
         return named if self._memory else [name for name in named if name != SEARCH]
 
+    def _router(self, kept: Kept) -> Router | None:
+        return router_for(self.runtime.tools, kept.tools)
+
+    @property
+    def profile(self) -> ModelProfile:
+        """How the model is guided."""
+        return self._profile or profile_of(self.model)
+
+    def _guided(self, model: Model, router: Router | None) -> Model:
+        return guided(model, self._profile or profile_of(model), router)
+
     def _kept(self, *, is_chat: bool) -> Kept:
+        is_own = self._system == SYSTEM and self.profile.strength == "small"
         return Kept(
             is_chat=is_chat,
-            system=self._system,
+            system=SMALL_SYSTEM if is_own else self._system,
             tools=self.offered(),
             limits=self.limits,
             model=str(getattr(self.model, "name", "")),
@@ -716,6 +746,7 @@ class Assistant(Generic[OutputT]):
         output: OutputType[Any] | None,
         before_effect: Callable[[], Awaitable[None]] | None = None,
         recording: RunRecording | None = None,
+        router: Router | None = None,
     ) -> TurnLoop:
         tools = self.runtime.tools
         call_s = kept.limits.call_s
@@ -727,7 +758,8 @@ class Assistant(Generic[OutputT]):
             timeout_ms=max(1, int(call_s * 1000)) if call_s is not None else None,
         )
         found = (tools.get(name) for name in kept.tools)
-        made = partial(TurnLoop, run, self.model) if recording is None else partial(recording.loop, run)
+        model = self._guided(self.model, router)
+        made = partial(TurnLoop, run, model) if recording is None else partial(recording.loop, run)
         return made(
             offer,
             system=kept.system,
@@ -742,6 +774,7 @@ class Assistant(Generic[OutputT]):
             before_effect=before_effect,
             unrecorded=typed,
             memory=turn_memory(self.runtime, "The run") if kept.memory else None,
+            router=router,
         )
 
 

@@ -10,7 +10,7 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from placet.turns.stopping import linked
 
 if TYPE_CHECKING:
     from placet.inference.messages import Message
+    from placet.inference.model import Model
     from placet.inference.named import ModelLike
     from placet.runtime.open_run import OpenRun
     from placet.tools.context import Cancel
@@ -34,9 +35,11 @@ if TYPE_CHECKING:
 class Chat:
     """An open conversation. Made by `Assistant.chat`."""
 
-    def __init__(self, run: OpenRun, loop: TurnLoop) -> None:
+    def __init__(self, run: OpenRun, loop: TurnLoop, lead: Callable[[Model], Model] | None = None) -> None:
         self._run = run
         self._loop = loop
+        self._lead = lead
+        """Puts the guidance around a model that it needs."""
         self._is_waiting = False
         self._is_at_work = False
         self._was_left = False
@@ -71,7 +74,8 @@ class Chat:
         Args:
             model: The model, or its name.
         """
-        self._loop.use(model_given(model, "Chat.use"))
+        found = model_given(model, "Chat.use")
+        self._loop.use(found if self._lead is None else self._lead(found))
 
     @property
     def posture(self) -> Posture | None:

@@ -69,8 +69,8 @@ def do(
 
     The run is kept: after Ctrl-C, or if this process dies, `placet resume ID` goes on where it stood.
 
-    Exit codes: 0 the model said that it was done, 1 ran and did not succeed, 2 bad input, 4 waiting for a
-    person, 130 after Ctrl-C.
+    Exit codes: 0 the model said that it was done, 1 ran and did not succeed, or answered without a call that
+    did what the task needs, 2 bad input, 4 waiting for a person, 130 after Ctrl-C.
     """
     output.claim()
     from placet.app.assistant import limits_for, make_assistant

@@ -18,6 +18,7 @@ _WORDS = {
     "budget": ("■", "out of budget"),
     "waiting": ("?", "waiting for a person"),
     "unmet": ("◐", "goal not met"),
+    "unsupported": ("!", "answered without support"),
 }
 _LONG = 600
 _NAMES = 5
@@ -73,6 +74,8 @@ def ending_lines(
     why = f": {clean(ending.error, 1000)}" if ending.error else ""
     spent = spent_words(ending)
     yield f"{sign} {word}{refused_words(ending)}{why}{f' ({spent})' if spent else ''}"
+    if rests := basis_words(ending):
+        yield f"  {rests}"
     if ending.is_cut_off:
         yield "  The answer ran into the limit on its length, and is cut off."
     yield from unasked_lines(ending)
@@ -106,6 +109,22 @@ def unasked_lines(ending: Ending) -> Iterator[str]:
     yield f"  To be asked, leave out --db none.{allow}"
 
 
+def basis_words(ending: Ending) -> str:
+    """On which calls the answer rests.
+
+    >>> from placet.turns.ending import Ending
+    >>> basis_words(Ending(status="success", summary="", looked=("t1c1", "t2c1"), ran=("t3c1",)))
+    'rests on 3 calls: looked 2 (t1c1, t2c1), ran 1 (t3c1)'
+    >>> basis_words(Ending(status="success", summary=""))
+    'rests on no calls'
+    """
+    from placet.render.text import basis_text
+
+    if ending.status not in ("success", "unsupported", "max_turns"):
+        return ""
+    return f"rests on {basis_text(ending.looked, ending.changed, ending.ran)}"
+
+
 def refused_words(ending: Ending) -> str:
     """That calls were refused, where the model says that it was done.
 
@@ -116,7 +135,7 @@ def refused_words(ending: Ending) -> str:
     from placet.render.text import count
     from placet.safe_text import clean
 
-    if ending.status != "success" or not ending.refused:
+    if ending.status not in ("success", "unsupported") or not ending.refused:
         return ""
     names = [clean(name, 40) for name in dict.fromkeys(ending.refused)]
     more = f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""

@@ -277,7 +277,7 @@ def forget(output: Output, ids: tuple[str, ...], tenant: str | None, db: str | N
         for id in ids:
             with suppress(StorageDamaged):  # A fact that cannot be read can be forgotten.
                 bodies.append(_found(memory, id, tenant).body)
-        records.journal.forget_texts(bodies)
+        records.journal.forget_bodies(bodies, tenant=tenant)
         count = memory.forget_sync(*ids, tenant=tenant)
     if as_json:
         output.show_json({"forgotten": count})

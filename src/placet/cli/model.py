@@ -22,6 +22,7 @@ from placet.cli.output import Output
 
 if TYPE_CHECKING:
     from placet.app.model_settings import ModelSettings
+    from placet.inference.local.shared import Serving
     from placet.inference.local.weights import Weights
     from placet.inference.trial import Trial
 
@@ -217,7 +218,7 @@ def rm(output: Output, name: str, as_json: bool) -> int:
     from placet.inference.local.weights import megabytes, weights_named
 
     weights = weights_named(name)
-    if (found := serving_of(weights, os.environ)) is not None:
+    if (found := serving_of(weights, os.environ)) is not None and not _stop_unused(found):
         users = [*found.users] or ([found.pid] if found.pid is not None else [])
         who = " and ".join(f"process {each}" for each in users) or "a process"
         these = "those" if len(users) > 1 else "that one"
@@ -229,6 +230,49 @@ def rm(output: Output, name: str, as_json: bool) -> int:
         output.show(
             Text(f"'{name}' is removed: {megabytes(freed)} are free." if freed else f"No '{name}' here.")
         )
+    return 0
+
+
+def _stop_unused(found: Serving) -> bool:
+    """End a server that only lingers; whether it has."""
+    return not found.users and found.pid is not None and _stop_server()
+
+
+def _stop_server() -> bool:
+    from placet.inference.local.model import served_by
+    from placet.inference.local.shared import stop as stop_server
+    from placet.inference.local.weights import LOCAL, path_of
+
+    return stop_server(served_by(LOCAL, path_of(LOCAL.files[0], os.environ)), os.environ)
+
+
+@model.command(short_help="End the server of the local model.")
+@click.option("--force", is_flag=True, help="End it although processes use it.")
+@json_option
+@click.pass_obj
+def stop(output: Output, force: bool, as_json: bool) -> int:
+    """End the server of the local model, which stays loaded for some minutes after its last user.
+
+    The next question loads the model again.
+
+    Exit codes: 0 stopped, or was not running, 2 it is in use.
+    """
+    output.claim()
+    from rich.text import Text
+
+    from placet.app.model_overview import serving_of
+    from placet.errors import ModelUnavailable
+    from placet.inference.local.weights import LOCAL
+
+    found = serving_of(LOCAL, os.environ)
+    if found is not None and found.users and not force:
+        who = " and ".join(f"process {each}" for each in found.users)
+        raise ModelUnavailable(f"'{LOCAL.name}' is in use, by {who}. To end it all the same: --force")
+    stopped = found is not None and _stop_server()
+    if as_json:
+        output.show_json({"name": LOCAL.name, "stopped": stopped})
+    else:
+        output.show(Text(f"'{LOCAL.name}' is stopped." if stopped else f"'{LOCAL.name}' is not running."))
     return 0
 
 

@@ -194,17 +194,19 @@ class SqlJournal:
         self._renewing: threading.Thread | None = None
         self._closed = threading.Event()
 
-    def forget_texts(self, texts: Sequence[str]) -> int:
-        """Replace texts in the stored proposals and results of runs that have ended. Return how many runs
-        held one.
+    def forget_bodies(self, bodies: Sequence[str], *, tenant: str | None) -> int:
+        """Replace bodies of facts in the stored proposals and results of a tenant's runs that have ended for
+        good. Return how many runs held one.
 
-        Only a parameter or an output that equals a text is replaced, not one that contains it.
+        Only a parameter or field named `body` that equals one is replaced, not a text that contains it.
 
         Args:
-            texts: The texts, such as the bodies of facts that were forgotten.
+            bodies: The bodies of facts that were forgotten.
+            tenant: The tenant of the facts.
         """
-        spellings = {_encode(form).decode() for text in texts for form in (text, literal(text))}
-        gone = _encode(FORGOTTEN).decode()
+        spellings = {f'"body":{_encode(form).decode()}' for text in bodies for form in (text, literal(text))}
+        gone = f'"body":{_encode(FORGOTTEN).decode()}'
+        whose = self._listed(tenant)
 
         def work(t: Transaction) -> int:
             if t.dialect == "sqlite":
@@ -213,9 +215,11 @@ class SqlJournal:
             for found in sorted(spellings):
                 for column in ("record", "result", "shown"):
                     rows = t.execute(
-                        f"UPDATE runs SET {column} = replace({column}, ?, ?) WHERE status <> 'running'"
-                        f" AND replace({column}, ?, ?) <> {column} RETURNING run_id",
-                        (found, gone, found, gone),
+                        f"UPDATE runs SET {column} = replace({column}, ?, ?)"
+                        " WHERE status NOT IN ('running', 'waiting', 'canceled')"
+                        f" AND COALESCE(tenant, '') = ? AND replace({column}, ?, ?) <> {column}"
+                        " RETURNING run_id",
+                        (found, gone, whose or "", found, gone),
                     )
                     changed |= {str(row[0]) for row in rows}
             return len(changed)

@@ -29,6 +29,7 @@ _HOME = {
     "Limited": "wrappers.limits",
     "Message": "messages",
     "Model": "model",
+    "ModelProfile": "profile",
     "Models": "roles",
     "Price": "usage",
     "Recording": "wrappers.recording",
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         stream,
     )
     from placet.inference.opening import open_model
+    from placet.inference.profile import ModelProfile
     from placet.inference.roles import Models
     from placet.inference.scripted import Scripted
     from placet.inference.usage import Price, Usage
@@ -89,6 +91,7 @@ __all__ = [
     "Limited",
     "Message",
     "Model",
+    "ModelProfile",
     "Models",
     "Price",
     "Recording",

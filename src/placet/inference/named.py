@@ -17,6 +17,7 @@ from typing import TypeAlias, cast
 
 from placet.inference.model import Model, Piece, Request, Result, check_model, makes_vectors, stream
 from placet.inference.passage import reads_passages
+from placet.inference.profile import LARGE, SMALL, SMALL_MODEL, ModelProfile
 
 ModelLike: TypeAlias = Model | str
 """A model, or the name of one, such as `"openai:gpt-5"`. A name is opened with `open_model(name, os.environ)`
@@ -82,6 +83,11 @@ class NamedModel:
     def reads_passages(self) -> bool:
         """Whether the model does."""
         return reads_passages(self.open())
+
+    @property
+    def profile(self) -> ModelProfile:
+        """The profile of the model; known without opening it."""
+        return SMALL if self._kind == SMALL_MODEL else LARGE
 
     @property
     def makes_vectors(self) -> bool:

@@ -28,6 +28,7 @@ from placet.inference.model import (
     stream,
 )
 from placet.inference.passage import reads_passages
+from placet.inference.profile import LARGE, SMALL, SMALL_MODEL, ModelProfile
 
 Role = Literal["default", "code", "fast", "judge", "embed"]
 """Purpose for which a model is chosen."""
@@ -66,6 +67,7 @@ class Models:
         *,
         abilities: Callable[[str], Container[Ability] | None] = lambda name: None,
         because: str = "",
+        profiles: Mapping[str, ModelProfile] | None = None,
     ) -> None:
         """Set up the roles. No model is opened yet.
 
@@ -75,6 +77,7 @@ class Models:
             abilities: Function that returns the abilities of a model, or `None` if they are not known; such a
                 model is tried.
             because: Why the default model was chosen, for `Choice.because`.
+            profiles: Profiles by name of model; without one, `local` is small and any other model large.
 
         Raises:
             UsageError: a role is unknown, or its models are not a list.
@@ -89,6 +92,7 @@ class Models:
         self._make = opened
         self._abilities = abilities
         self._because = because
+        self._profiles = profiles or {}
         self._open: dict[str, Model] = {}
         self.name: str = (roles.get("default") or ["none"])[0]
         """Name of the first default model."""
@@ -107,6 +111,16 @@ class Models:
             return all(reads_passages(self._model(name)) for name in names)
         except PlacetError:
             return False
+
+    @property
+    def profile(self) -> ModelProfile:
+        """Profile of the model that is asked first in a conversation."""
+        try:
+            names = self.pick(Request(messages=(), intent=Intent(requires=("tools",)))).names
+        except PlacetError:
+            return LARGE
+        known = self._profiles.get(names[0]) if names else LARGE
+        return known or (SMALL if names[0] == SMALL_MODEL else LARGE)
 
     @property
     def makes_vectors(self) -> bool:

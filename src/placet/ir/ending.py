@@ -1,7 +1,7 @@
 """How a task of a model ended.
 
-Keep true: every ending says how many turns there were, which tools succeeded, what it took, and what was said
-last.
+Keep true: every ending says how many turns there were, which tools succeeded, on which calls the answer
+rests, what it took, and what was said last.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ else:
 
     OutputT = TypeVar("OutputT")
 
-End = Literal["success", "max_turns", "cancelled", "error", "stuck", "budget", "waiting", "unmet"]
+End = Literal[
+    "success", "max_turns", "cancelled", "error", "stuck", "budget", "waiting", "unmet", "unsupported"
+]
 """How a turn loop ended.
 
 - `success`: the model finished.
@@ -38,6 +40,16 @@ End = Literal["success", "max_turns", "cancelled", "error", "stuck", "budget", "
 - `budget`: a limit was reached.
 - `waiting`: a person has to decide something; it can be resumed.
 - `unmet`: the goal of the agent is not met.
+- `unsupported`: the model finished, but no successful call did what the task needs, such as reading the file
+  that it names.
+"""
+
+CallKind = Literal["reading", "writing", "running"]
+"""Something that a task needs calls to do.
+
+- `reading`: look at the workspace.
+- `writing`: change the workspace.
+- `running`: run a command.
 """
 
 
@@ -61,6 +73,14 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
     tier is empty where a rule or `gated_tools` wanted the approval."""
     withheld: tuple[str, ...] = ()
     """Refused tools that the required isolation withholds, because they run outside of every sandbox."""
+    looked: tuple[str, ...] = ()
+    """Ids of the successful calls that only read or fetched something."""
+    changed: tuple[str, ...] = ()
+    """Ids of the successful calls that may have changed something, without commands."""
+    ran: tuple[str, ...] = ()
+    """Ids of the commands that ran, whatever their exit code."""
+    lacks: tuple[CallKind, ...] = ()
+    """What the task needs and no successful call did. Not empty if the status is `unsupported`."""
     usage: Usage | None = None
     """Tokens of all answers, as far as they are known."""
     cost_usd: float | None = None
@@ -76,7 +96,8 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
     cut_off: int = 0
     """How many answers reached that limit."""
     output: OutputT = None  # type: ignore[assignment]
-    """The answer as the `output_type`. `None` if no type was given, or if the status is not `success`."""
+    """The answer as the `output_type`. `None` if no type was given, or if the status is neither `success` nor
+    `unsupported`."""
     labels: Labels | None = None
     """The labels on what the model wrote, because of what it had read, each with the path by which it came.
     `None` if that was not recorded."""

@@ -425,6 +425,11 @@ def _after_turns(led: Led, whole: Part, resume: str, everything: str, now: float
                     "What was done stays. The check of its goal says what is missing: give the rest as a new "
                     "task, allow more iterations, or take another model."
                 )
+            case "unsupported":
+                yield Advice(
+                    "Do not rely on the answer: no call did what the task needs. Give the task again, name "
+                    "the file, or take another model."
+                )
             case "stuck":
                 yield Advice(
                     "What was done stays. It asked for the same again and again: say the task in other "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from placet.ir.json_value import JsonValue, show_json
@@ -132,3 +132,25 @@ def listing(names: Iterable[str], limit: int = 8) -> str:
     if len(found) > limit:
         return ", ".join(found[:limit]) + f" and {len(found) - limit:,} more"
     return ", ".join(found)
+
+
+_IDS_SHOWN = 5
+
+
+def basis_text(looked: Sequence[str], changed: Sequence[str], ran: Sequence[str]) -> str:
+    """The calls that an answer rests on.
+
+    >>> basis_text(["t1c1"], [], [])
+    '1 call: looked 1 (t1c1)'
+    """
+    total = len(looked) + len(changed) + len(ran)
+    if not total:
+        return "no calls"
+    parts = []
+    for word, ids in (("looked", looked), ("changed", changed), ("ran", ran)):
+        if ids:
+            more = ", ..." if len(ids) > _IDS_SHOWN else ""
+            parts.append(
+                f"{word} {len(ids):,} ({', '.join(clean(each, 20) for each in ids[:_IDS_SHOWN])}{more})"
+            )
+    return f"{count(total, 'call')}: {', '.join(parts)}"

@@ -21,7 +21,7 @@ from placet.render.marks import MARKS, mark, outcome_mark
 from placet.render.questions import posture_words
 from placet.render.step_story import resumed_words, section, status_of, tell_restored, tell_step, waited_ms
 from placet.render.steps import INTERRUPTED, Part, Step
-from placet.render.text import count, duration, listing, moment, value
+from placet.render.text import basis_text, count, duration, listing, moment, value
 from placet.render.turns import (
     Gap,
     Led,
@@ -50,6 +50,7 @@ _ENDS = {
     "budget": "It ran into a limit",
     "waiting": "It waits for a person",
     "unmet": "Its goal is not met",
+    "unsupported": "It answered without support",
 }
 _LIMITS = {
     "turns": "{:,} turns",
@@ -173,6 +174,8 @@ def _outcome(led: Led, whole: Part) -> Iterator[Text]:
         yield Text(f"{look.sign} The conversation waits for the next message.", style=look.style)
         return
     yield from _end(led.end.status, led.end.error, led.end.summary, look.sign, look.style)
+    if led.end.is_basis_known and led.end.status in ("success", "unsupported"):
+        yield Text(f"  It rests on {basis_text(led.end.looked, led.end.changed, led.end.ran)}.")
 
 
 def _end(status: str, error: str | None, summary: str, sign: str, style: str) -> Iterator[Text]:

@@ -30,6 +30,7 @@ _OUTCOMES = {
     "budget": "budget",
     "waiting": "waiting",
     "unmet": "partial",
+    "unsupported": "partial",
 }
 _GOES_ON = ("waiting", "cancelled", "error")
 """Of a task that ended so, more comes when the run is taken up again."""
@@ -94,6 +95,12 @@ class End:
     at: float
     summary: str = ""
     error: str | None = None
+    looked: list[str] = field(default_factory=list)
+    """Ids of the calls that it rests on."""
+    changed: list[str] = field(default_factory=list)
+    ran: list[str] = field(default_factory=list)
+    is_basis_known: bool = False
+    """Whether the log says on which calls it rests."""
 
 
 @dataclass(slots=True)
@@ -203,6 +210,10 @@ class Led:
                     event.time,
                     _text(data, "summary") or "",
                     _text(data, "error"),
+                    looked=_names(data, "looked"),
+                    changed=_names(data, "changed"),
+                    ran=_names(data, "ran"),
+                    is_basis_known="looked" in data,
                 )
 
     def note_call(self, action_id: str, tool: str, parameters: Mapping[str, JsonValue]) -> None:
@@ -333,6 +344,10 @@ def _text(data: Mapping[str, JsonValue], key: str) -> str | None:
 def _count(data: Mapping[str, JsonValue], key: str) -> int:
     found = data.get(key)
     return found if isinstance(found, int) and not isinstance(found, bool) else 0
+
+
+def _names(data: Mapping[str, JsonValue], key: str) -> list[str]:
+    return [name for name in _items(data.get(key)) if isinstance(name, str)]
 
 
 def _items(found: JsonValue) -> list[JsonValue]:

@@ -23,6 +23,7 @@ from placet.policy.sources import ToolAnswer
 from placet.runtime.observation import observe, observe_text
 from placet.truncation import truncate
 from placet.turns.asking import LOGGED, NAMED, Asking, Halt, Terms
+from placet.turns.basis import Basis
 from placet.turns.calls import Asked, groups
 from placet.turns.ending import MADE, Call, CallResult, Note
 from placet.turns.repetition import WARNING, Repetition
@@ -69,6 +70,7 @@ class Acting(Asking):
         self._refused: list[str] = []
         self._unasked: dict[str, str] = {}
         self._withheld: list[str] = []
+        self._basis = Basis()
 
     async def _act(self, result: Result) -> Halt | None:
         """Carry out the calls of a turn, and tell the model what came of each."""
@@ -126,7 +128,12 @@ class Acting(Asking):
             if came.status in MADE:
                 self._called.append(came.asked.call.name)
             if came.ok:
-                self._succeeded.append(came.asked.call.name)
+                name = came.asked.call.name
+                self._succeeded.append(name)
+                tool = self._offer.tools.get(name)
+                self._basis.take(
+                    came.asked.action_id, name, tool.schema if tool is not None else None, came.exit_code
+                )
             elif came.status == "rejected":
                 self._refused.append(truncate(came.asked.call.name, NAMED))
                 if self._offer.is_withheld(came.asked):

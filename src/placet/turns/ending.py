@@ -21,6 +21,7 @@ from placet.ir.ending import End, Ending
 from placet.ir.result import Outcome, Status
 
 __all__ = [
+    "FINISHED",
     "MADE",
     "OUTCOMES",
     "Call",
@@ -46,8 +47,12 @@ OUTCOMES: Mapping[End, Outcome] = {
     "budget": "budget",
     "waiting": "waiting",
     "unmet": "partial",
+    "unsupported": "partial",
 }
 """What the runtime keeps of each."""
 
 MADE: tuple[Status, ...] = ("succeeded", "failed", "unknown")
 """The tool was called."""
+
+FINISHED: tuple[End, ...] = ("success", "unsupported")
+"""The model has given its answer."""

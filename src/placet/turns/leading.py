@@ -14,7 +14,7 @@ from placet.errors import UsageError
 from placet.ir.result import ProposalResult
 from placet.truncation import truncate
 from placet.turns.asking import LOGGED, NAMED
-from placet.turns.ending import MADE, OUTCOMES, Ending
+from placet.turns.ending import FINISHED, MADE, OUTCOMES, Ending
 from placet.turns.limits import TurnLimits
 from placet.turns.output import OutputUnfit
 from placet.turns.told import Answered, Failed, read
@@ -99,7 +99,7 @@ def ending_of(result: ProposalResult, output: OutputType[Any] | None = None) -> 
             )
         raise UsageError(f"Run '{result.run_id}' is not one of an assistant.")
     ending = msgspec.convert(result.loop, Ending)
-    if output is None or not ending.succeeded:
+    if output is None or ending.status not in FINISHED:
         return ending
     try:
         return msgspec.structs.replace(ending, output=output.read(ending.summary))

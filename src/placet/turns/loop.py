@@ -27,16 +27,19 @@ from placet.errors import (
 )
 from placet.inference.messages import Message, User
 from placet.inference.model import Intent, Model, Result
-from placet.ir.provenance import UNRECORDED, Provenance
+from placet.inference.profile import HARNESS
+from placet.ir.ending import CallKind
+from placet.ir.provenance import UNRECORDED, Provenance, typed_in
 from placet.ir.tool_spec import ToolSchema
 from placet.policy.marks import labels_from
 from placet.runtime.calls import words_of
 from placet.safe_text import clean
 from placet.turns.acting import Acting
 from placet.turns.asking import LOGGED, Halt, Stopped, Terms
+from placet.turns.basis import Basis, Router, lacks_words
 from placet.turns.calls import Offer
 from placet.turns.conversation import Conversation
-from placet.turns.ending import OUTCOMES, Done, Ending, Watch
+from placet.turns.ending import FINISHED, OUTCOMES, Done, Ending, Watch
 from placet.turns.limits import TurnLimits
 from placet.turns.memory import TurnMemory, with_recalled
 from placet.turns.output import OutputType, OutputUnfit
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
 
 _GOES_ON = ("waiting", "canceled")
 """Of a run that ends so, more may come of the same message."""
-_EMPTY = "Your answer was empty. Call a tool, or give your final answer in words."
+EMPTY = "Your answer was empty. Call a tool, or give your final answer in words."
 
 
 class TurnLoop(Acting):
@@ -75,13 +78,15 @@ class TurnLoop(Acting):
         before_effect: Callable[[], Awaitable[None]] | None = None,
         memory: TurnMemory | None = None,
         unrecorded: Callable[[str], Provenance] | None = None,
+        router: Router | None = None,
     ) -> None:
         """`memory` is asked what the model should know for each message, and gets to know what was said.
         `cancel` is that of the run. `failures` is how often in a row the model may give no answer, and
         `failed` how often it just did, asked by somebody else. Of a run that was taken up again,
         `go_on` brings the loop to where it stood. `before_effect` is awaited before each call that may change
         something. `unrecorded` says who wrote a message of which the journal does not say it, from before
-        that was recorded; without it such a message is untrusted."""
+        that was recorded; without it such a message is untrusted. `router` says what a task needs calls for;
+        an answer without such calls ends as unsupported."""
         terms = Terms(
             offer=offer,
             system=system,
@@ -101,6 +106,7 @@ class TurnLoop(Acting):
         self._memory = memory
         if memory is not None:
             self._conversation.on_message = partial(self._note_message, memory)
+        self._router = router
         self.endings: list[Ending] = []
         """What came of each message so far, also of those from before the run was taken up again."""
         self._begin()
@@ -122,6 +128,9 @@ class TurnLoop(Acting):
         self._called = []
         self._refused = []
         self._unasked = {}
+        self._withheld = []
+        self._basis = Basis()
+        self._needs: tuple[CallKind, ...] = ()
         self._usage = None
         self._cost = 0.0
 
@@ -158,19 +167,28 @@ class TurnLoop(Acting):
         Raises:
             RunHeld: the run is another's by now.
         """
+        self._hear_task(message, provenance)
+        needs = self._router.route.needs if self._router is not None else ()
         asked = plain_text(message)
         if self._memory is not None:
             # At the end of the conversation: its beginning stays as providers have it.
             recalled = await self._memory.recall(self._run, asked)
             message, provenance = with_recalled(message, provenance, recalled)
-        return await self._say(message, provenance, asked)
+        return await self._say(message, provenance, asked, needs)
 
-    async def _say(self, message: User, provenance: Provenance, asked: str) -> Ending:
-        """`asked` is the text of the message without what memory has added."""
-        self._tell(Said(message, provenance))
+    async def _say(
+        self, message: User, provenance: Provenance, asked: str, needs: tuple[CallKind, ...]
+    ) -> Ending:
+        """`asked` is the text of the message without what memory has added; `needs` is what it needs."""
+        self._tell(Said(message, provenance, needs))
         self._emit("turn_asked", {"text": self._run.brief(asked, LOGGED)})
-        self.endings.append(await self._exchange(message, provenance))
+        self.endings.append(await self._exchange(message, provenance, needs))
         return self.endings[-1]
+
+    def _hear_task(self, message: User, provenance: Provenance) -> None:
+        """Tell the router what the person typed: what nobody typed is no task of theirs."""
+        if self._router is not None:
+            self._router.hear("\n".join(typed_in(provenance.parts(plain_text(message)))))
 
     async def go_on(self) -> Ending | None:
         """Bring the loop to where it stood, and go on from there; None if nothing had been said."""
@@ -178,7 +196,9 @@ class TurnLoop(Acting):
         while self._recalled:
             note = self._recalled.popleft()
             if isinstance(note, Said):
-                ending = await self._exchange(note.message, self._provenance_of(note))
+                provenance = self._provenance_of(note)
+                self._hear_task(note.message, provenance)
+                ending = await self._exchange(note.message, provenance, note.needs)
                 self.endings.append(ending)
         return ending
 
@@ -190,8 +210,11 @@ class TurnLoop(Acting):
             return note.provenance
         return self._unrecorded(plain_text(note.message)) if self._unrecorded is not None else UNRECORDED
 
-    async def _exchange(self, message: User, provenance: Provenance) -> Ending:
+    async def _exchange(
+        self, message: User, provenance: Provenance, needs: tuple[CallKind, ...] = ()
+    ) -> Ending:
         self._begin()
+        self._needs = needs
         self._conversation.hear(message)
         for typed in provenance.typed:
             self._reading.heard(typed)
@@ -246,6 +269,8 @@ class TurnLoop(Acting):
             return self._failed(ModelError(f"the model failed: {type(error).__name__}: {words_of(error)}"))
         self._failed_in_a_row = 0
         self._is_too_long = False
+        if result.model == HARNESS:
+            self._turns -= 1  # The model was not asked.
         if result.stop == "length":
             self._cut_off += 1
         if result.text.strip():
@@ -266,7 +291,7 @@ class TurnLoop(Acting):
             if self._was_empty:
                 return self._reject("the model answered nothing, twice in a row")
             self._was_empty = True
-            self._conversation.add(User(_EMPTY))
+            self._conversation.add(User(EMPTY))
             return None
         self._was_empty = False
         value = None
@@ -284,7 +309,12 @@ class TurnLoop(Acting):
         self._conversation.add(result.message)
         self._value = value
         self._is_cut_off = result.stop == "length"
-        return Halt("success", "")
+        lacks = self._lacks()
+        return Halt("unsupported", lacks_words(lacks)) if lacks else Halt("success", "")
+
+    def _lacks(self) -> tuple[CallKind, ...]:
+        """What the task needs and no successful call did."""
+        return self._basis.lacks(self._needs)
 
     def _reject(self, why: str) -> Halt | None:
         """An answer came to nothing, and the message ends with it. Taken up again, the model is asked anew,
@@ -313,6 +343,10 @@ class TurnLoop(Acting):
                 "status": ending.status,
                 "turns": ending.turns,
                 "tools": len(ending.tools),
+                "looked": list(ending.looked),
+                "changed": list(ending.changed),
+                "ran": list(ending.ran),
+                "lacks": list(ending.lacks),
                 "summary": self._run.brief(ending.summary, LOGGED),
                 "error": ending.error,
                 "input_tokens": ending.usage.input if ending.usage is not None else None,
@@ -340,13 +374,17 @@ class TurnLoop(Acting):
             refused=tuple(self._refused),
             unasked=dict(self._unasked),
             withheld=tuple(dict.fromkeys(self._withheld)),
+            looked=tuple(self._basis.looked),
+            changed=tuple(self._basis.changed),
+            ran=tuple(self._basis.ran),
+            lacks=self._lacks() if halt.status == "unsupported" else (),
             usage=self._usage,
             cost_usd=self._cost if self._usage is not None else None,
             run_id=self._run.run_id,
             error=halt.error or None,
             waiting=tuple(halt.waiting),
-            is_cut_off=halt.status == "success" and self._is_cut_off,
+            is_cut_off=halt.status in FINISHED and self._is_cut_off,
             cut_off=self._cut_off,
-            output=self._value if halt.status == "success" else None,
+            output=self._value if halt.status in FINISHED else None,
             labels=self._reading.labels(self._fresh),
         )

@@ -25,6 +25,7 @@ from placet.inference.model import Model, Piece, Request, Result, stream
 from placet.inference.wrappers.record_file import read_lines
 from placet.inference.wrappers.recording import Recording
 from placet.inference.wrappers.wrapped import Wrapped
+from placet.ir.ending import CallKind
 from placet.ir.provenance import Provenance
 from placet.runtime.calls import words_of
 from placet.safe_text import clean
@@ -265,10 +266,12 @@ class RecordedLoop(TurnLoop):
 
     # What comes from outside
 
-    async def _say(self, message: User, provenance: Provenance, asked: str) -> Ending:
+    async def _say(
+        self, message: User, provenance: Provenance, asked: str, needs: tuple[CallKind, ...]
+    ) -> Ending:
         self._open()
         self._record.tell(run_lines.Said(message=message))
-        return await super()._say(message, provenance, asked)
+        return await super()._say(message, provenance, asked, needs)
 
     async def go_on(self) -> Ending | None:
         """As any loop.

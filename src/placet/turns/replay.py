@@ -23,6 +23,7 @@ import msgspec
 from placet.errors import InputError, PlacetError
 from placet.inference.messages import ToolResult
 from placet.inference.model import Request, Result
+from placet.ir.ending import CallKind
 from placet.ir.proposal import Proposal
 from placet.ir.provenance import UNRECORDED
 from placet.ir.tool_spec import ToolSchema
@@ -203,6 +204,10 @@ class _ReplayedLoop(TurnLoop):
         if not self._recalled:
             self._script.check(came.asked, message, self._turn, was_past=self._is_recalled)
         self._results += 1
+
+    def _lacks(self) -> tuple[CallKind, ...]:
+        # The workspace as it was then is not replayed, and with it what the task needed.
+        return self._script.lacks()
 
     def _end(self, halt: Halt) -> Ending:
         is_new = not self._recalled

@@ -16,6 +16,7 @@ from placet.errors import ModelCancelled, RunError
 from placet.inference.messages import Message, ToolResult, User
 from placet.inference.model import Request, Result
 from placet.inference.wrappers.digests import Digests
+from placet.ir.ending import CallKind
 from placet.safe_text import clean
 from placet.turns import told
 from placet.turns.calls import Asked
@@ -291,6 +292,10 @@ class Script:
                 )
             case event:
                 self._must_go_on(event, turn, "the ending", "missing")
+
+    def lacks(self) -> tuple[CallKind, ...]:
+        """What the recorded ending, if it comes now, says that no call did."""
+        return self._next.ending.lacks if isinstance(self._next, Ends) else ()
 
     def interrupted(self) -> None:
         """What came of the message was not waited for."""

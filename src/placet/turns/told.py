@@ -15,6 +15,7 @@ import msgspec
 from placet.errors import UsageError
 from placet.inference.messages import Text, User
 from placet.inference.model import Result
+from placet.ir.ending import CallKind
 from placet.ir.provenance import Provenance
 from placet.turns.ending import Ending
 
@@ -29,6 +30,8 @@ class Said(_Told, frozen=True, tag="said"):
     message: User
     provenance: Provenance | None = None
     """Who wrote which part of it; None in records from before that was recorded."""
+    needs: tuple[CallKind, ...] = ()
+    """What calls have to do before an answer to it counts as supported."""
 
 
 class Answered(_Told, frozen=True, tag="answered"):

@@ -26,8 +26,9 @@ from placet.errors import ContextTooLong, ModelMissing, ModelTimeout, ModelUnava
 from placet.extras import install_command
 from placet.inference.local.lock_file import LockFile
 from placet.inference.local.model import LocalModel
+from placet.inference.local.server import is_memory_short
 from placet.inference.local.server_folder import server_folder
-from placet.inference.local.shared import Lease, Served, is_serving, lease, serving
+from placet.inference.local.shared import Lease, Served, is_serving, lease, serving, stop
 from placet.inference.messages import Image, Text, User
 from placet.inference.model import Piece, Request, Result, Words
 from tests.inference.local.tiny_gguf import write_tiny_model
@@ -152,6 +153,60 @@ async def test_within_a_process_the_last_lease_counts(served: Served, environmen
     second.close()
 
     until(lambda: is_gone(second.pid))
+
+
+async def test_a_server_lingers_after_its_last_user_and_then_ends(
+    served: Served, environment: dict[str, str]
+) -> None:
+    lingering = msgspec.structs.replace(served, linger_s=1.5)
+    first = await lease(lingering, environment)
+    first.close()
+
+    second = await lease(lingering, environment)
+
+    assert second.pid == first.pid
+    assert ask(second, "/health", None) == 200
+    second.close()
+    assert is_serving(served, environment)
+    until(lambda: is_gone(first.pid))
+
+
+async def test_a_lingering_server_ends_when_it_is_stopped(
+    served: Served, environment: dict[str, str]
+) -> None:
+    held = await lease(msgspec.structs.replace(served, linger_s=600.0), environment)
+    held.close()
+
+    assert stop(served, environment)
+    until(lambda: is_gone(held.pid))
+    assert not stop(served, environment)
+    again = await lease(served, environment)
+    assert again.pid != held.pid
+    again.close()
+
+
+async def test_a_use_between_two_looks_begins_the_time_anew(
+    served: Served, environment: dict[str, str]
+) -> None:
+    lingering = msgspec.structs.replace(served, linger_s=3.0)
+    pids = set()
+    for _ in range(4):
+        held = await lease(lingering, environment)
+        pids.add(held.pid)
+        held.close()
+        await asyncio.sleep(1.2)
+
+    assert len(pids) == 1
+    stop(served, environment)
+
+
+def test_memory_that_others_need_is_seen(tmp_path: Path) -> None:
+    told = tmp_path / "meminfo"
+    for available, is_short in ((100_000, True), (9_000_000, False)):
+        told.write_text(f"MemTotal: 16000000 kB\nMemFree: 1 kB\nMemAvailable: {available} kB\n")
+        assert is_memory_short(str(told)) is is_short
+    told.write_text("nonsense")
+    assert not is_memory_short(str(told))
 
 
 async def test_whoever_comes_while_it_goes_gets_one_that_stays(

@@ -343,6 +343,32 @@ def test_what_cannot_be_written_is_refused_before_anything_happens(files: Files)
     assert os.listdir(files.folder) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "text", "after"),
+    [
+        (b"one\n", "two", b"one\ntwo\n"),
+        (b"one", "two\n", b"one\ntwo\n"),
+        (b"", "two", b"two\n"),
+        (b"one\r\n", "two\nthree", b"one\r\ntwo\r\nthree\r\n"),
+        ("caf\xe9\n".encode("latin-1"), "th\xe9", "caf\xe9\nth\xe9\n".encode("latin-1")),
+    ],
+)
+def test_text_is_appended_on_a_new_line(files: Files, before: bytes, text: str, after: bytes) -> None:
+    path = files.put("file", before)
+
+    answer = files.write("file", text, append=True)
+
+    assert path.read_bytes() == after
+    assert (answer["created"], answer["bytes"]) == (False, len(after))
+
+
+def test_appending_to_what_is_not_there_makes_it(files: Files) -> None:
+    answer = files.write("new/file", "one", append=True)
+
+    assert (files.folder / "new/file").read_text() == "one"
+    assert answer["created"] is True
+
+
 def test_a_file_without_a_write_bit_is_neither_replaced_nor_edited(files: Files) -> None:
     path = files.put("file", "old")
     path.chmod(0o444)

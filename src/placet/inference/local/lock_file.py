@@ -52,6 +52,10 @@ class LockFile:
 
         fcntl.flock(self._opened, fcntl.LOCK_EX)
 
+    def touch(self) -> None:
+        """Let others see that it was taken just now."""
+        os.utime(self._opened)
+
     def sign(self) -> None:
         """Write into it which process holds it, for others to read."""
         os.pwrite(self._opened, f"{os.getpid():<20}\n".encode(), 0)

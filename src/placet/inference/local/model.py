@@ -14,18 +14,22 @@ from threading import Lock
 
 import msgspec
 
-from placet.errors import ModelUnavailable, RequestRefused
+from placet.errors import ModelUnavailable, RequestRefused, UsageError
 from placet.inference.http import HttpModel
 from placet.inference.local.reading import QWEN, ReadingModel
 from placet.inference.local.shared import Lease, Served, lease
 from placet.inference.local.weights import LOCAL, Weights, need, path_of
 from placet.inference.messages import Image, User
 from placet.inference.model import Model, Piece, Request, Result, stream
+from placet.inference.profile import SMALL
 from placet.inference.providers import Endpoint, Provider
 from placet.inference.usage import Price
 from placet.inference.wire.openai import OpenAiChat
 
 PROVIDER = Provider(name="local", format="openai", url="", tool_mode="schema", needs_key=False)
+LINGER_VARIABLE = "PLACET_LINGER_S"
+LINGER_S = 300.0
+MOST_LINGER_S = 86_400
 MOST_TOKENS = 1024
 """Of an answer for which the request sets no limit: left alone, a small model may not find an end."""
 
@@ -46,6 +50,7 @@ class LocalModel:
     """
 
     name = "local"
+    profile = SMALL
 
     def __init__(self, environment: Mapping[str, str], *, served: Served | None = None) -> None:
         """`served` is another model for llama.cpp, instead of the one that `placet model pull local` gets."""
@@ -137,7 +142,28 @@ def served_local(environment: Mapping[str, str]) -> Served:
         ModelMissing: the extra or the weights are not there; says how to get them.
     """
     need(LOCAL, environment)
-    return served_by(LOCAL, path_of(LOCAL.files[0], environment))
+    served = served_by(LOCAL, path_of(LOCAL.files[0], environment))
+    return msgspec.structs.replace(served, linger_s=linger_of(environment))
+
+
+def linger_of(environment: Mapping[str, str]) -> float:
+    """How long the server stays after its last user, in seconds.
+
+    Raises:
+        UsageError: the variable says no number of seconds.
+    """
+    said = environment.get(LINGER_VARIABLE)
+    if not said:
+        return LINGER_S
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= MOST_LINGER_S:
+        raise UsageError(
+            f"{LINGER_VARIABLE} is {said!r:.40}. It is a number of seconds, from 0 to {MOST_LINGER_S:,}."
+        )
+    return seconds
 
 
 def served_by(weights: Weights, path: Path) -> Served:

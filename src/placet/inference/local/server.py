@@ -1,13 +1,15 @@
 """The program that serves a model to all processes of one person on one machine.
 
-Two processes. The keeper, which is started, waits until nobody uses the model any more. The server, its
-child, loads and answers: while it loads it hears nothing, so it could not keep watch over itself.
+Two processes. The keeper, which is started, waits until nobody uses the model any more, and then for a while
+longer, so that the next command finds it loaded. The server, its child, loads and answers: while it loads it
+hears nothing, so it could not keep watch over itself.
 
 Everything that it has to know comes through standard input: a key in an argument or a variable can be seen by
 others.
 
 Keep true:
-1. When the last process that holds the users' lock is gone, however it went, keeper and server are gone too.
+1. When the last process that holds the users' lock is gone, however it went, keeper and server are gone too,
+   after the time that they linger; at once if memory is short, or on SIGTERM.
 2. The server goes with its keeper, also when that one is killed, also while it loads.
 3. The note of where it listens exists only while it answers, and is gone before the lock is let go.
 """
@@ -18,6 +20,7 @@ import json
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -30,6 +33,10 @@ CANNOT_TELL = 3
 """Exit code of a server that has loaded and cannot say where it listens."""
 BATCH = 128
 """Tokens of a prompt that are read at a stretch: a request that is given up goes on for one of them."""
+_LOOK_S = 1.0
+_LEAST_BYTES = 512 * 2**20
+_LEAST_PART = 0.05
+"""Of all memory: with less available, a server that nobody uses ends."""
 _PROMPTS_MIB = 256
 """What is kept of earlier prompts beside the slots."""
 
@@ -48,6 +55,16 @@ def main() -> None:
         # A shell's way of telling which signal it was.
         os._exit(code if code >= 0 else 128 - code)
 
+    def end() -> NoReturn:
+        # Whoever comes now finds no note, and waits until this process is gone.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        note.unlink(missing_ok=True)
+        with suppress(ProcessLookupError):
+            os.kill(server, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(server, 0)
+        os._exit(0)
+
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     server = os.fork()
     if server == 0:
@@ -56,15 +73,9 @@ def main() -> None:
         _serve(settings, note)
     signal.signal(signal.SIGCHLD, ended)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-    _wait_for_nobody(settings["users"])
-    # Whoever comes now finds no note, and waits until this process is gone.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    note.unlink(missing_ok=True)
-    with suppress(ProcessLookupError):
-        os.kill(server, signal.SIGKILL)
-    with suppress(ChildProcessError):
-        os.waitpid(server, 0)
-    os._exit(0)
+    signal.signal(signal.SIGTERM, lambda number, frame: end())
+    _wait_for_nobody(settings["users"], float(settings.get("linger", 0.0)))
+    end()
 
 
 def _limit() -> None:
@@ -77,12 +88,50 @@ def _limit() -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
-def _wait_for_nobody(users: str) -> None:
-    """Return once no process holds the users' lock."""
+def _wait_for_nobody(users: str, linger_s: float) -> None:
+    """Return once no process has held the users' lock for `linger_s`; sooner if memory is short."""
     import fcntl
 
     opened = os.open(users, os.O_RDWR | os.O_CLOEXEC)
-    fcntl.flock(opened, fcntl.LOCK_EX)
+    while True:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        if linger_s <= 0:
+            return
+        # Whoever takes the lock touches the file: also one that came and went between two looks.
+        used = os.fstat(opened).st_mtime_ns
+        fcntl.flock(opened, fcntl.LOCK_UN)
+        if _stays_unused(opened, used, linger_s):
+            return
+
+
+def _stays_unused(opened: int, used: int, linger_s: float) -> bool:
+    """Whether nobody came in that time; the lock is then held alone."""
+    import fcntl
+
+    ends = time.monotonic() + linger_s
+    while time.monotonic() < ends and not is_memory_short():
+        time.sleep(min(_LOOK_S, linger_s / 4))
+        if os.fstat(opened).st_mtime_ns != used:
+            return False
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return os.fstat(opened).st_mtime_ns == used
+
+
+def is_memory_short(path: str = "/proc/meminfo") -> bool:
+    """Whether others need the memory: little of it can be had without pushing something out."""
+    found: dict[str, int] = {}
+    try:
+        with open(path, encoding="ascii") as lines:
+            for line in lines:
+                name, _, value = line.partition(":")
+                if name in ("MemTotal", "MemAvailable"):
+                    found[name] = int(value.split()[0]) * 1024
+        return found["MemAvailable"] < max(_LEAST_BYTES, found["MemTotal"] * _LEAST_PART)
+    except (OSError, ValueError, IndexError, KeyError):
+        return False
 
 
 def _serve(settings: dict[str, Any], note: Path) -> None:

@@ -1,4 +1,4 @@
-"""One server for a model, shared by all processes of one person, and gone with the last of them.
+"""One server for a model, shared by all processes of one person, and gone some time after the last of them.
 
 Three locks in a private folder say everything, and the kernel lets go of each when its holder dies:
 
@@ -58,6 +58,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     """Whoever names the same one, shares the server."""
     memory: int
     """Bytes that must be available before it is started."""
+    linger_s: float = 0.0
+    """How long the server stays after its last user, where this one starts it."""
 
 
 class _Note(msgspec.Struct, frozen=True):
@@ -118,6 +120,32 @@ def serving(served: Served, environment: Mapping[str, str]) -> Serving | None:
     return Serving(pid=note.pid, path=path, users=_users(folder, {note.pid, note.keeper}))
 
 
+def stop(served: Served, environment: Mapping[str, str], *, wait_s: float = 10.0) -> bool:
+    """End the server that lives now, whoever uses it; whether there was one that answers."""
+    import signal
+    import time
+
+    folder = server_folder(served, environment)
+    note = _read_note(folder)
+    if note is None or not note.keeper or not _is_living(folder) or not _is_keeper(note.keeper):
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(note.keeper, signal.SIGTERM)
+    ends = time.monotonic() + wait_s
+    while _is_living(folder) and time.monotonic() < ends:
+        time.sleep(_POLL_S)
+    return True
+
+
+def _is_keeper(pid: int) -> bool:
+    """Whether the process is one of ours: a number may have become another's."""
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return not Path("/proc/self").exists()
+    return b"placet.inference.local.server" in line
+
+
 def _is_living(folder: Path) -> bool:
     if not (folder / "server.lock").is_file():
         return False  # Looking makes nothing.
@@ -172,6 +200,7 @@ async def lease(
         # A server that is just going holds it alone, for a moment.
         while not users.try_lock(shared=True):
             await _wait(deadline, served, start_s, None)
+        users.touch()
         note = await _found_or_started(
             served, folder, environment, dead, available or available_memory, deadline, start_s
         )
@@ -292,6 +321,7 @@ def _start(
         "context": CONTEXT,
         "slots": SLOTS,
         "threads": threads(),
+        "linger": served.linger_s,
         "users": str(folder / "users.lock"),
         "note": str(folder / "server.json"),
     }

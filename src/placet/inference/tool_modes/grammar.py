@@ -12,6 +12,7 @@ Keep true:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import unquote
 
@@ -30,6 +31,10 @@ _MORE_FIELDS = frozenset(
     {"patternProperties", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "$dynamicRef"}
 )
 """Where one of them stands beside `properties`, those may not be all."""
+
+
+_ONE_CLASS = re.compile(r"\^\[[^\]\[\\^]+\]\{\d{1,3},\d{1,3}\}\$", re.ASCII)
+"""Patterns that every server understands: one class of characters, and how many of them."""
 
 
 def actions(
@@ -130,6 +135,9 @@ class _Narrowing:
             return self._array(schema, left)
         match kind:
             case "string":
+                pattern = schema.get("pattern")
+                if isinstance(pattern, str) and _ONE_CLASS.fullmatch(pattern):
+                    return {"type": "string", "pattern": pattern}
                 least, most = _bounds(schema.get("minLength"), schema.get("maxLength"), self._longest)
                 return {"type": "string", **({"minLength": least} if least else {}), "maxLength": most}
             case "integer":

@@ -56,13 +56,14 @@ class SchemaTools(Wrapped):
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes: its words, not the JSON around them."""
         reader = AnswerText()
-        is_read = bool(usable(request)) and request.schema is None
+        has_form = bool(request.tools)
+        is_read = has_form and request.schema is None
         told = ""
         async with aclosing(stream(self.model, self._asked(request))) as pieces:
             async for piece in pieces:
                 match piece:
                     case Words(text):
-                        if usable(request):
+                        if has_form:
                             text = reader.feed(text) if is_read else ""
                         if text:
                             told += text
@@ -76,12 +77,10 @@ class SchemaTools(Wrapped):
                         yield result
 
     def _asked(self, request: Request) -> Request:
-        tools = usable(request)
+        tools = in_order(request.tools)
         if not tools:
             return without_tools(request)
-        answer: Mapping[str, JsonValue] | None = None
-        if request.tool_choice != "required":
-            answer = {"type": "string"} if request.schema is None else request.schema
+        answer: Mapping[str, JsonValue] = {"type": "string"} if request.schema is None else request.schema
         is_structured = request.schema is not None
         return msgspec.structs.replace(
             request,
@@ -92,18 +91,26 @@ class SchemaTools(Wrapped):
             ),
             tools=(),
             tool_choice="auto",
-            schema=actions(tools, answer=answer, longest_text=self._longest, most_items=self._most),
+            # The words are the same whether a tool must, may or must not be used, so that a server keeps
+            # them from turn to turn; the schema alone tells.
+            schema=actions(
+                usable(request),
+                answer=None if request.tool_choice == "required" else answer,
+                longest_text=self._longest,
+                most_items=self._most,
+            ),
         )
 
     def _read(self, result: Result, request: Request) -> Result:
         tools = {tool.name: tool for tool in usable(request)}
-        if not tools or result.calls:
+        if not request.tools or result.calls:
             return result
         try:
             value = decode_json(result.text, source="the answer")
         except DecodeError as error:
             return _broken(result, request, tools, error)
-        if not isinstance(value, dict) or not value.keys() & {"answer", "name"}:
+        known = {"answer", "name"} if tools else {"answer"}
+        if not isinstance(value, dict) or not value.keys() & known:
             return result  # In no shape that was asked for: it is what the model says.
         text, stop = "", result.stop
         if "answer" in value:
@@ -112,7 +119,7 @@ class SchemaTools(Wrapped):
             text = answer if is_words else show_json(answer)
             if _is_cut(answer, self._longest, self._most):
                 stop = "length"
-        calls = [self._call(value, tools)] if isinstance(value.get("name"), str) else []
+        calls = [self._call(value, tools)] if tools and isinstance(value.get("name"), str) else []
         return msgspec.structs.replace(
             result, text=text, calls=calls, stop="calls" if calls else stop, carried=None
         )
@@ -154,7 +161,7 @@ def remaining(told: str, text: str) -> str:
     return "" if told.strip() else text
 
 
-def _rules(tools: Sequence[ToolSchema], answer: Mapping[str, JsonValue] | None) -> str:
+def _rules(tools: Sequence[ToolSchema], answer: Mapping[str, JsonValue]) -> str:
     # A trial of 8 jobs with the 1.5B model: 5 right in these words, 3 and 4 in two others. Too few to settle.
     lines = [
         "You have these tools:",
@@ -164,9 +171,8 @@ def _rules(tools: Sequence[ToolSchema], answer: Mapping[str, JsonValue] | None) 
         "When a tool can do or find out what is asked, use it first: "
         '{"name": tool, "arguments": {...}}. Its result comes in the next message.',
     ]
-    if answer is not None:
-        form = '"..."' if answer == {"type": "string"} else shape(answer)
-        lines.append(f'Only then, or when no tool fits: {{"answer": {form}}}.')
+    form = '"..."' if answer == {"type": "string"} else shape(answer)
+    lines.append(f'Only then, or when no tool fits: {{"answer": {form}}}.')
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from placet.errors import ModelMissing
 from placet.inference.model import Model, makes_vectors
 from placet.inference.passage import reads_passages
+from placet.inference.profile import ModelProfile, profile_of
 
 
 class Wrapped:
@@ -35,6 +36,11 @@ class Wrapped:
     def reads_passages(self) -> bool:
         """Whether the model inside does."""
         return reads_passages(self.model)
+
+    @property
+    def profile(self) -> ModelProfile:
+        """Profile of the inner model."""
+        return profile_of(self.model)
 
     @property
     def makes_vectors(self) -> bool:

@@ -86,9 +86,12 @@ def file_tools(workspace: Workspace, *, refuse: Refuse | None = None, syntax: bo
         path: PathText,
         text: Annotated[str, Meta(description="The whole text of the file, at most 10 MiB.")],
         create_folders: Annotated[bool, Meta(description="Make missing folders of the path.")] = True,
+        append: Annotated[bool, Meta(description="Add the text at the end, on a new line.")] = False,
     ) -> dict[str, JsonValue]:
         """Make a text file in UTF-8, or replace one as a whole. To change a part of a file use edit_file."""
         check_allowed(workspace, path, refuse)
+        if append and is_there(workspace, path):
+            return checked(*_append(workspace, path, text))
         data = _encode(path, text, "utf-8")
         written = workspace.write_bytes(path, data, create_folders=create_folders)
         return checked({"path": written.path, "bytes": len(data), "created": written.created}, text)
@@ -107,10 +110,14 @@ def file_tools(workspace: Workspace, *, refuse: Refuse | None = None, syntax: bo
         check_allowed(workspace, path, refuse)
         return checked(*_edit(workspace, path, old, new, replace_all=replace_all))
 
-    def plan_write(path: str, text: str, create_folders: bool = True) -> list[Change]:
+    def plan_write(path: str, text: str, create_folders: bool = True, append: bool = False) -> list[Change]:
         check_allowed(workspace, path, refuse)
-        data = _encode(path, text, "utf-8")
         before = workspace.read_bytes(path, MOST_BYTES) if is_there(workspace, path) else None
+        if append and before is not None:
+            known, encoding = decoded_text(path, before)
+            data = changed_bytes(path, _appended(known, text), encoding)
+        else:
+            data = _encode(path, text, "utf-8")
         return [Change(path=workspace.relative(path), before=before, after=data)]
 
     def plan_edit(path: str, old: str, new: str, replace_all: bool = False) -> list[Change]:
@@ -219,6 +226,24 @@ def _edit(
         "excerpt": _excerpt(text, done.text, done.first, done.old_size, done.new_size),
     }
     return answer, done.text
+
+
+def _append(workspace: Workspace, path: str, text: str) -> tuple[dict[str, JsonValue], str]:
+    """The answer, and the whole new text."""
+    with workspace.lock:
+        known, encoding, was = read_text(workspace, path)
+        changed = _appended(known, text)
+        written = replace_text(workspace, path, changed, encoding, was)
+    size = len(encode(changed, encoding))
+    return {"path": written.path, "bytes": size, "created": False}, changed
+
+
+def _appended(known: str, text: str) -> str:
+    """A text with another one on new lines at its end, with the line ends that it has."""
+    line_end = "\r\n" if "\r\n" in known else "\n"
+    added = as_crlf(text) if line_end == "\r\n" else text
+    between = "" if not known or known.endswith("\n") else line_end
+    return f"{known}{between}{added}{'' if added.endswith(line_end) else line_end}"
 
 
 class _Edited(NamedTuple):
