@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from placet.errors import UsageError
+from placet.truncation import truncate_repr
 
 Strength = Literal["small", "large"]
 """How a model is guided."""
@@ -53,14 +54,19 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
         """
         strength: object = self.strength
         if strength not in STRENGTHS:
-            raise UsageError(f"ModelProfile(strength={strength!r:.40}): it is 'small' or 'large'.")
+            raise UsageError(
+                f"ModelProfile(strength={truncate_repr(strength, 40)}): it is 'small' or 'large'."
+            )
         if any(part not in PARTS for part in self.without):
             raise UsageError(
-                f"ModelProfile(without={self.without!r:.80}): it is a list of {', '.join(PARTS)}."
+                f"ModelProfile(without={truncate_repr(self.without, 80)}): it is a list of "
+                f"{', '.join(PARTS)}."
             )
         tokens: object = self.context_tokens
         if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1):
-            raise UsageError(f"ModelProfile(context_tokens={tokens!r:.40}): it is a whole number above 0.")
+            raise UsageError(
+                f"ModelProfile(context_tokens={truncate_repr(tokens, 40)}): it is a whole number above 0."
+            )
 
     def guides(self, part: GuidePart) -> bool:
         """Return whether a part of the guidance is on.
@@ -99,4 +105,4 @@ def profile_given(given: object) -> ModelProfile | None:
         return given
     if isinstance(given, str) and given in STRENGTHS:
         return ModelProfile(strength=given)
-    raise UsageError(f"profile={given!r:.80}: it is 'small', 'large' or a ModelProfile.")
+    raise UsageError(f"profile={truncate_repr(given, 80)}: it is 'small', 'large' or a ModelProfile.")

@@ -22,6 +22,7 @@ from placet.inference.messages import ToolCall
 from placet.ir.codec import decode_json
 from placet.ir.json_value import JsonValue, show_json
 from placet.ir.tool_spec import ToolSchema
+from placet.truncation import truncate, truncate_tail
 
 MORE = "more_tools"
 """The choice by which a model gets to see the other tools."""
@@ -295,7 +296,7 @@ def read_result(text: str) -> tuple[str, str, int] | None:
 
 def _told_matches(given: dict[str, Any]) -> dict[str, JsonValue]:
     rows = [
-        f"{each['path']}:{each['line']}: {str(each['text']).strip()[:_MATCH_TEXT]}"
+        f"{each['path']}:{each['line']}: {truncate(str(each['text']).strip(), _MATCH_TEXT)}"
         for each in given["matches"]
     ]
     return {"count": _count(rows, given), "matches": _first(rows, _MATCHES)}
@@ -350,4 +351,5 @@ def _cut(text: str) -> str:
         return text
     head = _SHOWN * 3 // 4
     left_out = len(text) - _SHOWN
-    return f"{text[:head]}\n... {left_out} characters left out ...\n{text[head - _SHOWN :]}"
+    end = truncate_tail(text, _SHOWN - head)
+    return f"{truncate(text, head)}\n... {left_out} characters left out ...\n{end}"

@@ -27,6 +27,7 @@ from placet.inference.usage import Usage
 from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.ending import CallKind
 from placet.ir.tool_spec import ToolSchema
+from placet.truncation import truncate
 from placet.turns.basis import Basis, Router
 from placet.turns.compound_tools import (
     BY_NAME,
@@ -237,7 +238,7 @@ class Guided(Wrapped):
 
     def _reminder(self, stand: _Stand) -> str:
         task = " ".join(stand.task.split())
-        lines = [f"The task again: {task[:_TASK_SHOWN]}"]
+        lines = [f"The task again: {truncate(task, _TASK_SHOWN)}"]
         last = stand.since[-1]
         if self._profile.guides("repairs") and isinstance(last, ToolResult) and last.is_error:
             lines.append(_repair_words(stand))
@@ -338,7 +339,7 @@ def _fitting(tools: Sequence[ToolSchema], task: str) -> list[ToolSchema]:
     words = set(re.findall(r"\w{3,}", task.lower()))
 
     def score(tool: ToolSchema) -> int:
-        said = set(re.findall(r"[^\W_]{3,}", f"{tool.name} {tool.description[:300]}".lower()))
+        said = set(re.findall(r"[^\W_]{3,}", f"{tool.name} {truncate(tool.description, 300)}".lower()))
         return -len(words & said)
 
     return sorted(tools, key=score)
@@ -401,7 +402,7 @@ def _text(message: Message) -> str:
 
 
 def _exit_code(result: ToolResult) -> int | msgspec.UnsetType | None:
-    found = re.search(r'"?exit_code"?: ?(-?\d+|null)', result.text[:500])
+    found = re.search(r'"?exit_code"?: ?(-?\d+|null)', truncate(result.text, 500))
     if found is None:
         return msgspec.UNSET
     return None if found[1] == "null" else int(found[1])
@@ -463,7 +464,7 @@ def _doubt(result: Result, stand: _Stand) -> str:
 
 def _again(asked: Request, result: Result, doubt: str) -> Request:
     said = f"{doubt} Answer once more in a few words, with what the results say; call a tool if they do not."
-    shown_text = msgspec.structs.replace(result.message, text=result.text[:200])
+    shown_text = msgspec.structs.replace(result.message, text=truncate(result.text, 200))
     return msgspec.structs.replace(asked, messages=[*asked.messages, shown_text, User(said)])
 
 

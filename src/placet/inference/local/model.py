@@ -25,6 +25,7 @@ from placet.inference.profile import SMALL
 from placet.inference.providers import Endpoint, Provider
 from placet.inference.usage import Price
 from placet.inference.wire.openai import OpenAiChat
+from placet.truncation import truncate_repr
 
 PROVIDER = Provider(name="local", format="openai", url="", tool_mode="schema", needs_key=False)
 LINGER_VARIABLE = "PLACET_LINGER_S"
@@ -161,7 +162,8 @@ def linger_of(environment: Mapping[str, str]) -> float:
         seconds = -1.0
     if not 0 <= seconds <= MOST_LINGER_S:
         raise UsageError(
-            f"{LINGER_VARIABLE} is {said!r:.40}. It is a number of seconds, from 0 to {MOST_LINGER_S:,}."
+            f"{LINGER_VARIABLE} is {truncate_repr(said, 40)}. It is a number of seconds, from 0 to "
+            f"{MOST_LINGER_S:,}."
         )
     return seconds
 
