@@ -1,6 +1,6 @@
 """Attempts to use up the machine. Each is bounded in itself: nothing bad happens where nothing holds it.
 
-What is over a limit is held for half a second before it counts: a watch looks only now and then.
+What is over a limit is held for a second before it counts: a watch looks only now and then.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def unix(address, data=b"hello", kind=socket.SOCK_STREAM):
         made.sendall(data)
 
 
-def hold(seconds=0.35):
+def hold(seconds=1.0):
     """What is over a limit is to be held for a while: a watch looks only now and then."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
