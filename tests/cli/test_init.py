@@ -151,7 +151,8 @@ def test_the_agent_runs_without_another_step(person: Person) -> None:
     """What was just made is trusted: nobody else could have written it."""
     person.init()
     script = person.work / "answers.json"
-    script.write_text('{"turns": ["It is empty."]}')
+    look = {"calls": [{"name": "list_dir", "arguments": {"path": "."}}]}
+    script.write_text(json.dumps({"turns": [look, "It is empty."]}))
 
     done = person.run("agent", "run", "guide", "What is here?", "--model", f"scripted:{script}")
 
