@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from placet import truncation
 from placet.events.parameters import logged_text
+from placet.model_text import shortened
 from placet.redaction import REDACTED, Redactor
-from placet.runtime.observation import shortened
 from placet.safe_text import clean, columns, shorten
 from placet.truncation import (
     boundary,

@@ -26,11 +26,11 @@ import msgspec
 
 from evals.code.mutations import Bug, Program, bugs, outcome, programs
 from placet import MemoryJournal, Runtime
+from placet.checks.contract import Check
+from placet.checks.signature import Signature
 from placet.coder.coder import Coder
-from placet.coder.contract import Check
 from placet.coder.repairs import Hint, MemoryRepairs
 from placet.coder.session import CodeLimits, Session
-from placet.coder.signature import Signature
 from placet.errors import PlacetError
 from placet.inference.model import Model
 from placet.inference.opening import open_model

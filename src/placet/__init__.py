@@ -86,10 +86,10 @@ _HOME = {
     "Reply": "placet.runtime.asking",
     "Stance": "placet.policy.permission",
     "TurnLimits": "placet.turns.limits",
-    "Check": "placet.coder.contract",
+    "Check": "placet.checks.contract",
     "CodeLimits": "placet.coder.session",
     "Coder": "placet.coder.coder",
-    "Contract": "placet.coder.contract",
+    "Contract": "placet.checks.contract",
     "SqlRepairs": "placet.coder.repairs_sql",
     "SqlSessions": "placet.coder.store_sql",
     "LoopEngine": "placet.loops.engine",
@@ -105,8 +105,8 @@ if TYPE_CHECKING:
     from placet.approvals.memory import MemoryApprovals
     from placet.approvals.sql import SqlApprovals
     from placet.assistant.assistant import Assistant
+    from placet.checks.contract import Check, Contract
     from placet.coder.coder import Coder
-    from placet.coder.contract import Check, Contract
     from placet.coder.repairs_sql import SqlRepairs
     from placet.coder.session import CodeLimits
     from placet.coder.store_sql import SqlSessions

@@ -12,7 +12,7 @@ from placet.app.app import open_records
 from placet.app.coder import find_session, kept_contract, open_coder, session_data
 from placet.app.governance import Question
 from placet.app.isolation import lower
-from placet.coder.contract import Check, CheckResult, Contract
+from placet.checks.contract import Check, CheckResult, Contract
 from placet.coder.session import Attempt, Iteration, Session
 from placet.errors import ModelMissing, PolicyFileError, TrustError, UsageError
 from placet.inference.usage import Usage

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from placet.coder.contract import Check
+from placet.checks.contract import Check
 from placet.coder.session import CodeLimits
 from placet.inference import Scripted
 from placet.inference.model import Request
@@ -464,7 +464,7 @@ async def test_what_no_check_reads_is_free(tmp_path: Path) -> None:
 async def test_where_reading_cannot_be_observed_data_needs_a_person(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from placet.coder import export_guard
+    from placet.checks import export_guard
 
     monkeypatch.setattr(export_guard, "_is_told_of_reads", lambda folder: False)
     here = Workbench(tmp_path, {**FILES, "data/other.json": "{}\n"})

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from placet import Assistant, MemoryJournal, Runtime
+from placet.checks.contract import Check, Contract
 from placet.coder.coder import Coder
-from placet.coder.contract import Check, Contract
 from placet.coder.events import CheckCompleted, IterationStarted
 from placet.coder.session import WORDS, CodeLimits
 from placet.coder.workshop import Workshop

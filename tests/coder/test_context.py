@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placet.checks.contract import CheckResult
+from placet.checks.failure_report import failures_of, places_in, unfinished
 from placet.coder.context import Chosen, choose
-from placet.coder.contract import CheckResult
-from placet.coder.failure_report import failures_of, places_in, unfinished
 from placet.coder.python_source import read_python
 from tests.properties.effort import examples
 

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from placet.checks.contract import CheckResult
 from placet.coder.angles import BLANK, Angle, angles
 from placet.coder.blanks import filled
 from placet.coder.changes import Changes
 from placet.coder.context import Chosen
-from placet.coder.contract import CheckResult
 from placet.coder.prompt import angle_words, task_words
 from placet.coder.python_source import Function
 from placet.coder.style import LARGE, SMALL, style_for

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placet import FlowRule, MarkOutput
-from placet.coder.contract import Check
+from placet.checks.contract import Check
 from placet.coder.prompt import task_parts
 from placet.coder.session import CodeLimits
 from placet.inference import Scripted

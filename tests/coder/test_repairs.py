@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placet.checks.signature import Signature
 from placet.coder.repairs import (
     MOST_APPROACH,
     MOST_BYTES,
@@ -23,7 +24,6 @@ from placet.coder.repairs import (
     repository_key,
 )
 from placet.coder.repairs_sql import SqlRepairs, has_repairs
-from placet.coder.signature import Signature
 from placet.errors import DecodeError, StorageDamaged
 from placet.redaction import REDACTED, Redactor
 from placet.safe_text import clean
@@ -356,7 +356,7 @@ def test_what_is_too_much_leaves_the_disk_too(database_url: str, clock: FakeCloc
 LEARNER = """
 import sys
 from placet.coder.repairs_sql import SqlRepairs
-from placet.coder.signature import Signature
+from placet.checks.signature import Signature
 from placet.storage.location import open_database
 with open_database(sys.argv[1]) as database:
     known = Signature(command="pytest -q", error_class="test_failure", message="m")

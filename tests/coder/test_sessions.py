@@ -15,8 +15,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from placet.checks.contract import CheckResult, contract_of
 from placet.coder.coder import Coder
-from placet.coder.contract import CheckResult, contract_of
 from placet.coder.events import Event, StateChanged
 from placet.coder.session import OPEN, Attempt, CodeLimits, Iteration, Question, Session, State
 from placet.coder.store import MemorySessions, Sessions

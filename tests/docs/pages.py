@@ -37,7 +37,7 @@ from apidocs.markdown import GENERATED
 from placet.agents.files import read_agent
 from placet.app.command_tools import read_command_tools
 from placet.app.settings import FILE_NAME, parse_settings
-from placet.coder.contract import read_contract
+from placet.checks.contract import read_contract
 from placet.ir.codec import decode_json, decode_proposal
 from placet.loops.spec import read_loop
 from placet.policy.loader import load_policies

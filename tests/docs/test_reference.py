@@ -21,9 +21,9 @@ from placet import errors
 from placet.app import command_tools, mcp_servers
 from placet.app.model_settings import _PRICE, _PROFILE, _PROVIDER
 from placet.app.settings import _HTTP, _ISOLATION, _KEYS
+from placet.checks.contract import Check, Contract
 from placet.cli.main import cli
 from placet.coder import events as coding
-from placet.coder.contract import Check, Contract
 from placet.coder.session import OPEN, State
 from placet.events.event import KINDS
 from placet.events.span import _CLOSES

@@ -27,8 +27,8 @@ from placet import (
 from placet.agents.compose import Step, TeamResult
 from placet.agents.goal import GoalResult
 from placet.approvals.approval import Approval
+from placet.checks.contract import CheckResult
 from placet.coder import events as coder_events
-from placet.coder.contract import CheckResult
 from placet.coder.session import Session
 from placet.durable.sql import RunSummary
 from placet.events.event import Event

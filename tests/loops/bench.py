@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from placet import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
-from placet.coder.contract import Check
+from placet.checks.contract import Check
 from placet.inference import Scripted
 from placet.inference.messages import ToolCall
 from placet.inference.model import Model, Request, Result

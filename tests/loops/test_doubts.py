@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from placet.coder.contract import Check
+from placet.checks.contract import Check
 from placet.inference.messages import ToolCall
 from placet.inference.model import Result
 from placet.ir.tool_spec import ToolSchema

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from placet import Runtime, SqlApprovals, open_database, tool
-from placet.coder.contract import Check
+from placet.checks.contract import Check
 from placet.errors import ApprovalDecided, UsageError
 from placet.inference.messages import ToolCall
 from placet.loops.acting import executor_tool, plan_of

@@ -16,7 +16,7 @@ import pytest
 
 from placet import EventLog, Runtime
 from placet.approvals.memory import MemoryApprovals
-from placet.coder.contract import Check
+from placet.checks.contract import Check
 from placet.durable.memory import MemoryJournal
 from placet.inference import Scripted
 from placet.inference.messages import ToolCall

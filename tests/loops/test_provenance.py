@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from placet import FlowRule, tool
-from placet.coder.contract import Check
+from placet.checks.contract import Check
 from placet.inference import Scripted
 from placet.inference.messages import ToolCall
 from placet.inference.model import Model

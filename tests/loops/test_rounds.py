@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from placet.coder.contract import Check
+from placet.checks.contract import Check
 from placet.inference import Scripted
 from placet.inference.messages import ToolCall
 from placet.inference.model import Result

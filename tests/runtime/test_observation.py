@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from placet import Redactor
 from placet.ir.result import ActionResult
-from placet.runtime.observation import LIMIT, observe
+from placet.model_text import LIMIT
+from placet.runtime.observation import observe
 from placet.runtime.spill import Spill
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)

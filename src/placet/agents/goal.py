@@ -15,7 +15,8 @@ import msgspec
 
 from placet.errors import ToolError
 from placet.ir.to_dict import ToDict
-from placet.runtime.observation import LIMIT, observe_text
+from placet.model_text import LIMIT
+from placet.runtime.observation import observe_text
 from placet.safe_text import clean
 
 if TYPE_CHECKING:

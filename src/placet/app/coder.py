@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from placet.app.isolation import Required
     from placet.app.model_settings import ModelSettings
     from placet.app.models import Attached
+    from placet.checks.contract import CheckResult, Contract
     from placet.coder.asking import AskPerson
     from placet.coder.coder import Coder
-    from placet.coder.contract import CheckResult, Contract
     from placet.coder.session import Attempt, CodeLimits, Iteration, Question, Session
     from placet.coder.store import Sessions
     from placet.inference.choice import Chosen
@@ -197,7 +197,7 @@ def kept_contract(
 
     from placet.app.governance import CONTRACT, RUNS_CHECKS, granted
     from placet.app.trust import snapshot
-    from placet.coder.contract import FILE, read_contract
+    from placet.checks.contract import FILE, read_contract
     from placet.errors import PolicyFileError, TrustError
 
     path = top / FILE

@@ -31,8 +31,8 @@ from placet.cli.output import Output
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from placet.checks.contract import Contract
     from placet.cli.code_lead import Leading
-    from placet.coder.contract import Contract
     from placet.coder.events import Watch
     from placet.coder.session import CodeLimits, Session
     from placet.sandbox.isolation import Level
@@ -153,8 +153,8 @@ def run(
     output.claim()
     from pathlib import Path
 
+    from placet.checks.contract import contract_of
     from placet.cli.code_lead import Leading, Wish
-    from placet.coder.contract import contract_of
     from placet.coder.session import CodeLimits
     from placet.ir.proposal import new_id
 
@@ -219,8 +219,8 @@ def _kept(leading: Leading, top: Path, intent: str, allow: Sequence[str]) -> Con
     import msgspec
 
     from placet.app.coder import kept_contract
+    from placet.checks.contract import check_contract
     from placet.cli.trust import terminal_question
-    from placet.coder.contract import check_contract
 
     found = kept_contract(top, os.environ, terminal_question(leading.output), description=intent)
     if not allow:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placet.app.coder import CoderApp
-    from placet.coder.contract import Contract
+    from placet.checks.contract import Contract
     from placet.coder.events import Watch
     from placet.coder.repository import Repository
     from placet.coder.session import Session
@@ -110,12 +110,12 @@ class Leading:
         """Say what will be checked, before it is."""
         import msgspec
 
-        from placet.coder.contract import contract_words
+        from placet.checks.contract import format_contract
 
         if contract is None:
             self.output.talk("No checks are named: the model drafts them first, and you confirm them.")
             return
-        words = contract_words(msgspec.structs.replace(contract, description=""))
+        words = format_contract(msgspec.structs.replace(contract, description=""))
         self.output.talk(f"Checks:\n{words}")
 
     @contextmanager

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from placet.approvals.approval import Approval
+    from placet.checks.contract import Contract
     from placet.cli.asker import Asker
     from placet.cli.code_view import CodeView
-    from placet.coder.contract import Contract
     from placet.coder.session import Question
     from placet.runtime.asking import Reply
 
@@ -81,9 +81,9 @@ class CodePerson:
 
     async def about_contract(self, contract: Contract) -> Said:
         """Whether these checks say when the work is done."""
-        from placet.coder.contract import contract_words
+        from placet.checks.contract import format_contract
 
-        lines = [f"  {line}" for line in contract_words(contract).split("\n")]
+        lines = [f"  {line}" for line in format_contract(contract).split("\n")]
         self._tell(["The model proposes these checks, which then decide when the work is done:", *lines])
         return await self._choose("Work until they are green? y = yes, n = no{later}: ")
 

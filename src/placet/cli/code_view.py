@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from placet.coder.contract import CheckResult
+    from placet.checks.contract import CheckResult
     from placet.coder.events import Called, CallEnded, Event
     from placet.turns.ending import Event as TurnEvent
 

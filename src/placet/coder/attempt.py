@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from placet.checks.contract import CheckResult, first_red, labels_of_output
+from placet.checks.import_roots import python_path
+from placet.checks.signature import signature_of
 from placet.coder import events
 from placet.coder.asking import TOOL as ASK_USER
 from placet.coder.asking import ask_tool
-from placet.coder.contract import CheckResult, first_red, labels_of_output
-from placet.coder.import_roots import python_path
 from placet.coder.leads import CONTEXT, place
 from placet.coder.learning import learn
 from placet.coder.prompt import angle_words, system_words, task_parts, task_words
 from placet.coder.proposing import NOTHING_LEFT, Placing, Proposing
 from placet.coder.session import FAILURES, HALTS, INTENT, LEADER, Attempt, Iteration, Question
-from placet.coder.signature import signature_of
 from placet.coder.style import LOOKING
 from placet.errors import PlacetError
 from placet.inference.passage import reads_passages

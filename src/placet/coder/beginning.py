@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from placet.coder.contract import Check, Contract, check_contract, contract_of
+from placet.checks.contract import Check, Contract, check_contract, contract_of
 from placet.errors import UsageError
 from placet.safe_text import clean
 

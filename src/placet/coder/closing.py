@@ -20,7 +20,7 @@ from placet.ir.result import Waiting
 from placet.safe_text import clean
 
 if TYPE_CHECKING:
-    from placet.coder.contract import Check
+    from placet.checks.contract import Check
     from placet.coder.work import Work
 
 

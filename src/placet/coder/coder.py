@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from placet.checks.contract import Check, Contract
 from placet.coder import closing
 from placet.coder.beginning import agreed_contract, check_asked, check_decidable, check_text
-from placet.coder.contract import Check, Contract
 from placet.coder.session import BRANCH, LEADER, WORDS, CodeLimits, Session
 from placet.coder.store import MemorySessions
 from placet.errors import PlacetError, RunHeld, UsageError
@@ -384,8 +384,8 @@ class Coder:
     def _work(
         self, session: Session, run: OpenRun, workshop: Workshop, watch: Watch | None, *, keep: bool
     ) -> Work:
-        from placet.coder.checks import Checking
-        from placet.coder.import_roots import import_roots
+        from placet.checks.check_runner import CheckRunner
+        from placet.checks.import_roots import import_roots
         from placet.coder.style import style_named
         from placet.coder.work import Work
 
@@ -394,7 +394,7 @@ class Coder:
             session,
             run,
             workshop,
-            Checking(self._isolation, roots=roots),
+            CheckRunner(self._isolation, roots=roots),
             roots=roots,
             runtime=self.runtime,
             model=self.model,

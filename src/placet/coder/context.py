@@ -21,9 +21,9 @@ from pathlib import Path
 
 import msgspec
 
-from placet.coder.contract import CheckResult
+from placet.checks.contract import CheckResult
+from placet.checks.failure_report import Failure, Progress, failures_of, places_in, plain, unfinished
 from placet.coder.excerpts import Page, Spot
-from placet.coder.failure_report import Failure, Progress, failures_of, places_in, plain, unfinished
 from placet.coder.program import Program, Start, is_test
 from placet.coder.python_source import Definition, Function, times_run
 from placet.truncation import redacted

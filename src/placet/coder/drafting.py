@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from placet.coder.contract import Contract, check_contract
+from placet.checks.contract import Contract, check_contract
 from placet.coder.events import DraftingStarted
 from placet.coder.prompt import DRAFTING, task_parts
 from placet.coder.session import FAILURES, INTENT, LEADER

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from placet.coder.contract import CheckResult
+from placet.checks.contract import CheckResult
 from placet.coder.session import Question, State
 from placet.ir.json_value import JsonValue
 from placet.ir.result import ExitCode

@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+from placet.checks.environment_fault import find_fault, format_fault
 from placet.coder import closing
 from placet.coder.attempt import GREEN, AttemptLoop
 from placet.coder.drafting import draft
-from placet.coder.environment_fault import fault_words, find_fault
 from placet.coder.events import BaselineStarted
 from placet.coder.session import Attempt
 from placet.errors import EnvironmentBroken, PlacetError
@@ -27,7 +27,7 @@ from placet.turns.limits import used_up_words
 from placet.turns.stopping import linked, stopped_by, when_late
 
 if TYPE_CHECKING:
-    from placet.coder.environment_fault import Fault
+    from placet.checks.environment_fault import Fault
     from placet.coder.work import Work
     from placet.tools.context import Cancel
 
@@ -146,7 +146,7 @@ class SessionLeader:
     async def _stop_for(self, fault: Fault) -> None:
         """Stop before any work, as if it had not begun: the checks run again when the session is resumed."""
         work, session = self._work, self._work.session
-        words = fault_words(fault, top=session.repository, environment=work.environment)
+        words = format_fault(fault, top=session.repository, environment=work.environment)
         work.fault = EnvironmentBroken(words, session=session.id, check=fault.check, missing=fault.missing)
         work.forget_baseline()
         session.reason = words

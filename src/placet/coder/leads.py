@@ -14,8 +14,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from placet.checks.signature import digest
 from placet.coder.python_source import Function, parse_piece
-from placet.coder.signature import digest
 
 CONTEXT = 1
 """Lines around a change that are kept with it: where nothing was taken away, they say where it belongs."""

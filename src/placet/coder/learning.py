@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from placet.coder.contract import CheckResult, first_red
+from placet.checks.contract import CheckResult, first_red
+from placet.checks.signature import signature_of
 from placet.coder.leads import change_words
 from placet.coder.repairs import approach_words
 from placet.coder.session import Iteration
-from placet.coder.signature import signature_of
 
 if TYPE_CHECKING:
     from placet.coder.repairs import RepairMemory

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
+from placet.checks.contract import CheckResult, Contract, format_contract
 from placet.coder.angles import BLANK
-from placet.coder.contract import CheckResult, Contract, contract_words
 from placet.ir.provenance import Labels, SourcedText, recorded
 from placet.safe_text import clean
 from placet.truncation import truncate_tail
@@ -46,7 +46,7 @@ DRAFTING = (
 
 def system_words(style: Style, contract: Contract) -> str:
     """What holds in every iteration."""
-    return f"{style.rules}\n\nThe checks:\n{contract_words(contract)}"
+    return f"{style.rules}\n\nThe checks:\n{format_contract(contract)}"
 
 
 def task_words(

@@ -21,8 +21,8 @@ from typing import Annotated, Any, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from placet.coder.failure import ErrorClass
-from placet.coder.signature import MOST_COMMAND, MOST_MESSAGE, Signature, digest
+from placet.checks.failure import ErrorClass
+from placet.checks.signature import MOST_COMMAND, MOST_MESSAGE, Signature, digest
 from placet.errors import DecodeError
 from placet.ir.codec import decode_json
 from placet.redaction import Redactor

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from placet.checks.signature import Signature
 from placet.coder.repairs import (
     MOST_REPAIRS,
     TOO_MANY,
@@ -23,7 +24,6 @@ from placet.coder.repairs import (
     redacted,
     repair_of,
 )
-from placet.coder.signature import Signature
 from placet.errors import StorageDamaged
 from placet.redaction import Redactor
 from placet.storage.database import Database

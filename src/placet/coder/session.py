@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
+from placet.checks.contract import CheckResult, Contract
 from placet.coder.changes import Change
-from placet.coder.contract import CheckResult, Contract
 from placet.errors import UsageError
 from placet.inference.model import Intent
 from placet.inference.usage import Usage

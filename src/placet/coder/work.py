@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placet.coder.contract import Check, CheckResult, Contract
+from placet.checks.contract import Check, CheckResult, Contract
 from placet.coder.events import CheckCompleted, CheckStarted, Event, Noted, SealBroken, StateChanged
 from placet.coder.proposing import Proposals
 from placet.coder.session import Iteration, Session, State
@@ -22,11 +22,11 @@ from placet.safe_text import clean
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from placet.checks.check_runner import CheckRunner
+    from placet.checks.sealing import Seal
     from placet.coder.asking import AskPerson
-    from placet.coder.checks import Checking
     from placet.coder.events import Watch
     from placet.coder.repairs import RepairMemory
-    from placet.coder.sealing import Seal
     from placet.coder.store import Sessions
     from placet.coder.style import Style
     from placet.coder.workshop import Workshop
@@ -51,7 +51,7 @@ class Work:
         session: Session,
         run: OpenRun,
         workshop: Workshop,
-        checking: Checking,
+        checking: CheckRunner,
         *,
         runtime: Runtime,
         model: Model,
@@ -176,7 +176,7 @@ class Work:
 
     async def seal(self) -> Seal:
         """Which files the change may not touch."""
-        from placet.coder.sealed_tree import seal_of
+        from placet.checks.sealed_tree import seal_of
 
         if self._seal is None:
             session = self.session

@@ -85,8 +85,8 @@ class RoundHolder:
         Raises:
             RunHeld: another process is at work on it.
         """
-        from placet.coder.checks import Checking
-        from placet.coder.import_roots import import_roots
+        from placet.checks.check_runner import CheckRunner
+        from placet.checks.import_roots import import_roots
 
         workshop = await self._copies.workshop(round)
         executor = self._executor_for(round)
@@ -110,7 +110,7 @@ class RoundHolder:
             rounds=self._rounds,
             gate=self._gate or gate_of(round.spec, workshop.repository.top),
             executor=executor,
-            checking=Checking(self._isolation, roots=roots),
+            checking=CheckRunner(self._isolation, roots=roots),
             bench=bench,
             roots=roots,
             clock=self._clock,

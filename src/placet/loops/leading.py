@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from placet.coder.contract import Check, CheckResult
-from placet.coder.environment_fault import fault_words, find_fault
+from placet.checks.contract import Check, CheckResult
+from placet.checks.environment_fault import find_fault, format_fault
 from placet.errors import PlacetError
 from placet.ir.result import ProposalResult
 from placet.loops.acting import ACTION, act_of, hook_plan, inflow_of, plan_of
@@ -45,8 +45,8 @@ from placet.safe_text import clean
 from placet.turns.stopping import stopped_by
 
 if TYPE_CHECKING:
-    from placet.coder.checks import Checking
-    from placet.coder.sealing import Seal
+    from placet.checks.check_runner import CheckRunner
+    from placet.checks.sealing import Seal
     from placet.coder.workshop import Workshop
     from placet.loops.store import Rounds
     from placet.loops.subruns import SubRuns
@@ -75,7 +75,7 @@ class Parts(NamedTuple):
     rounds: Rounds
     gate: Gate
     executor: Executor
-    checking: Checking
+    checking: CheckRunner
     bench: Bench
     roots: Sequence[str]
     """Folders of the repository from which the person's Python imports."""
@@ -247,7 +247,7 @@ class RoundLeader:
             fault = find_fault(round.baseline, contract, paths)
             if fault is not None:
                 top, around = str(self.workshop.repository.top), self._parts.checking.environment
-                self._end("failed", fault_words(fault, top=top, environment=around))
+                self._end("failed", format_fault(fault, top=top, environment=around))
         round.is_prepared = self.round.outcome is None
         await self.save()
 
@@ -284,7 +284,7 @@ class RoundLeader:
         self._run.say("round_frozen", {"loop": round.loop, "tree": tree, "files": len(round.changed)})
 
     async def _sealing(self) -> Seal:
-        from placet.coder.sealed_tree import seal_of
+        from placet.checks.sealed_tree import seal_of
 
         if self._seal is None:
             round, spec = self.round, self.round.spec

@@ -18,7 +18,7 @@ import msgspec
 from placet.ir.to_dict import ToDict
 
 if TYPE_CHECKING:
-    from placet.coder.contract import CheckResult
+    from placet.checks.contract import CheckResult
     from placet.loops.verdict import Verdict
     from placet.tools.tool import Tool
 

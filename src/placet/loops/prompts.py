@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placet.coder.contract import CheckResult, labels_of_output
+from placet.checks.contract import CheckResult, labels_of_output
 from placet.ir.provenance import Labels, Origin, SourcedText, joined, recorded, separated
 from placet.loops.levels import WORDS
 from placet.loops.round import Round

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from placet.coder.contract import CheckResult
+from placet.checks.contract import CheckResult
 from placet.ir.json_value import JsonValue
 from placet.ir.provenance import UNRECORDED, Labels, Provenance, SourcedText, further, joined, text_of
 from placet.ir.to_dict import ToDict

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from placet.coder.contract import Check, Contract
+from placet.checks.contract import Check, Contract
 from placet.errors import UsageError
 from placet.loops.budget import LoopBudget
 from placet.loops.file_rules import file_problems, places_problem
@@ -272,7 +272,7 @@ def _converted(file: TomlFile, table: Mapping[str, Any], kind: type[Any], place:
 
 def _checks(file: TomlFile, document: Mapping[str, Any]) -> tuple[Check, ...]:
     """The checks, read as those of a contract are."""
-    from placet.coder.contract import read_checks
+    from placet.checks.contract import read_checks
 
     tables = file.tables(document.get("checks", []), "checks", "Begin each check with a line [[checks]].")
     return read_checks(file, tables)
@@ -366,7 +366,7 @@ def _cadence(spec: LoopSpec) -> list[_Problem]:
 
 
 def _contract_problems(spec: LoopSpec) -> list[_Problem]:
-    from placet.coder.contract import check_contract
+    from placet.checks.contract import check_contract
 
     if not spec.checks and not spec.may_touch:
         return []

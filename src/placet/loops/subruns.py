@@ -29,7 +29,7 @@ from placet.turns.urged import Urged
 
 if TYPE_CHECKING:
     from placet.approvals.approval import Approval
-    from placet.coder.sealing import Seal
+    from placet.checks.sealing import Seal
     from placet.runtime.runtime import Runtime
     from placet.sandbox.confinement import Isolation
     from placet.tools.context import Cancel

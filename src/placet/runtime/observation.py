@@ -11,25 +11,16 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from placet.ir.json_value import JsonValue, show_json
 from placet.ir.result import ActionResult
+from placet.model_text import LIMIT, model_text, not_stored
 from placet.redaction import Redactor
 from placet.runtime.spill import Spill
-from placet.safe_text import clean
-from placet.truncation import truncate_bytes, truncate_bytes_tail
 
-LIMIT = 16 * 1024
-"""Bytes of one result that a model sees."""
-
-_TAIL = 4
-"""One part in so many is kept for the end: where a command's output says how it went."""
 _LONG = 2_000
 """Characters of JSON that still go on one line; more is set out over lines, so that parts can be read."""
-_MARKER = "[… "
 
 
 def observe(
@@ -69,16 +60,15 @@ def observe_text(
 ) -> str:
     """Any text as a model may see it; what is too long is kept under `name`."""
 
-    def keep(whole: str) -> str:
+    def store(whole: str) -> str:
         if spill is None:
-            return "it is not kept"
+            return not_stored(whole)
         try:
             return f"all of it is in {spill.keep(run_id, name, whole)}"
         except OSError as error:
             return f"it could not be kept ({error.strerror or error})"
 
-    plain = clean(text, lines=True, tabs=True).replace(_MARKER, "\\" + _MARKER)
-    return shortened(plain, limit, keep)
+    return model_text(text, limit=limit, store=store)
 
 
 def _trouble(result: ActionResult) -> str:
@@ -122,21 +112,3 @@ def _json(value: JsonValue) -> str:
     if len(shown) <= _LONG:
         return shown
     return msgspec.json.format(shown.encode(errors="replace"), indent=1).decode()
-
-
-def shortened(text: str, limit: int, keep: Callable[[str], str]) -> str:
-    """`text` in at most `limit` bytes: its beginning, what was left out and where `keep` has put it, its end.
-
-    >>> shortened("a" * 500, 200, lambda whole: "gone").count("a") < 200
-    True
-    """
-    data = text.encode(errors="replace")
-    if len(data) <= limit:
-        return text
-    where = keep(text)
-    marker = f"\n{_MARKER}{len(data):,} bytes in all, the middle is left out; {where} …]\n"
-    room = max(0, limit - len(marker.encode(errors="replace")))
-    tail = room // _TAIL
-    head = truncate_bytes(data, room - tail).decode(errors="ignore")
-    end = truncate_bytes_tail(data, tail).decode(errors="ignore")
-    return f"{head}{marker}{end}"

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from placet.ir.json_value import JsonValue, show_json
 from placet.ir.result import ProposalResult
+from placet.model_text import LIMIT
 from placet.render.advice import db_words, name_words
-from placet.runtime.observation import LIMIT, observe, observe_text, readable
+from placet.runtime.observation import observe, observe_text, readable
 from placet.runtime.spill import Spill
 from placet.safe_text import clean, clean_json
 from placet.server.offer import RESUME

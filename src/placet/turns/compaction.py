@@ -29,7 +29,7 @@ from placet.errors import DecodeError
 from placet.inference.messages import Assistant, Image, Message, System, ToolCall, ToolResult, User
 from placet.ir.codec import decode_json
 from placet.ir.json_value import JsonValue, canonical_bytes, show_json
-from placet.runtime.observation import shortened
+from placet.model_text import shortened
 from placet.safe_text import clean
 
 KEPT_TURNS = 2

@@ -1,7 +1,7 @@
-"""What is sealed of one tree: all that has to be known of it for that, gathered once for every user.
+"""Seal the files of one tree that checks depend on.
 
 Keep true:
-1. Whoever lets a model change files seals them by this: what one user knows of checks, all know.
+1. Coder and loops seal by this function alone, so that neither knows less of checks than the other.
 """
 
 from __future__ import annotations
@@ -9,26 +9,37 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from placet.coder.contract import CheckResult, Contract
-    from placet.coder.sealing import Seal
-    from placet.coder.workshop import Workshop
+    from placet.checks.contract import CheckResult, Contract
+    from placet.checks.sealing import Seal
 
 
 _MOST_SOURCES = 5_000
 """Source files that are searched for imports and names."""
 
 
+class TreeReader(Protocol):
+    """Reads the files of a tree, named by its hash."""
+
+    async def paths(self, tree: str) -> list[str]:
+        """List the files of a tree."""
+        ...
+
+    async def texts(self, tree: str, paths: Collection[str], *, most: int = ...) -> dict[str, str]:
+        """Read some files of a tree, at most `most`; long ones may be left out."""
+        ...
+
+
 async def seal_of(
     contract: Contract,
-    workshop: Workshop,
+    trees: TreeReader,
     base: str,
     baseline: Sequence[CheckResult],
     roots: Collection[str],
 ) -> Seal:
-    """The seal of a contract over a tree of a workshop.
+    """The seal of a contract over the tree `base`.
 
     `baseline` is what came of the checks before any work: what reported tests there is a test. `roots` are
     folders of the repository from which the person's Python imports.
@@ -36,17 +47,17 @@ async def seal_of(
     Raises:
         UsageError: the contract cannot be used.
     """
-    from placet.coder.command_line import named_files
-    from placet.coder.conventions import is_code
-    from placet.coder.import_roots import installed_modules
-    from placet.coder.recipes import is_readable
-    from placet.coder.sealing import Seal
+    from placet.checks.command_line import named_files
+    from placet.checks.conventions import is_code
+    from placet.checks.import_roots import installed_modules
+    from placet.checks.recipes import is_readable
+    from placet.checks.sealing import Seal
 
     commands = [check.command for check in contract.checks]
-    paths = await workshop.paths(base)
+    paths = await trees.paths(base)
     named = {file.path for command in commands for file in named_files(command)}
-    texts = await workshop.texts(base, [path for path in paths if is_readable(path) or path in named])
-    sources = await workshop.texts(base, [path for path in paths if is_code(path)], most=_MOST_SOURCES)
+    texts = await trees.texts(base, [path for path in paths if is_readable(path) or path in named])
+    sources = await trees.texts(base, [path for path in paths if is_code(path)], most=_MOST_SOURCES)
     reported = [result.tests.modules for result in baseline if result.tests is not None]
     modules = await asyncio.to_thread(installed_modules, commands, os.environ)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from placet.coder.failure import EXCEPTION, PANIC, Finder, Finding, Lines, below, first_of, raised
+from placet.checks.failure import EXCEPTION, PANIC, Finder, Finding, Lines, below, first_of, raised
 
 # pytest
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from placet.coder import export_guard
-from placet.coder.checks import Checking
-from placet.coder.contract import CheckResult, contract_of
-from placet.coder.sealing import Seal
+from placet.checks import export_guard
+from placet.checks.check_runner import CheckRunner
+from placet.checks.contract import CheckResult, contract_of
+from placet.checks.sealing import Seal
 from placet.sandbox.confinement import Isolation
 from tests.coder.workbench import _known
 
@@ -55,7 +55,7 @@ async def checked(
     before = []
     if baseline is not None:
         before = [CheckResult(name=name, command="", passed=False, touched=baseline.touched)]
-    checking = Checking(Isolation(level, folder=_known()))
+    checking = CheckRunner(Isolation(level, folder=_known()))
     [result] = await checking.run(contract, fresh, baseline=before, seal=Seal.of(contract, list(files)))
     return result
 

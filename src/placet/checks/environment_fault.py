@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from posixpath import basename, join, normpath
 from typing import Literal, NamedTuple
 
-from placet.coder.command_line import TASK_RUNNERS, TEST_TOOLS, Simple, is_interpreter, simple_commands
-from placet.coder.contract import CheckResult, Contract
-from placet.coder.failure import lines_of
+from placet.checks.command_line import TASK_RUNNERS, TEST_TOOLS, Simple, is_interpreter, simple_commands
+from placet.checks.contract import CheckResult, Contract
+from placet.checks.failure import lines_of
 from placet.safe_text import clean
 
 Kind = Literal["program", "module", "interpreter"]
@@ -69,7 +69,7 @@ def find_fault(results: Sequence[CheckResult], contract: Contract, paths: Collec
     return next((fault for fault in found if fault is not None), None)
 
 
-def fault_words(fault: Fault, *, top: str, environment: Mapping[str, str]) -> str:
+def format_fault(fault: Fault, *, top: str, environment: Mapping[str, str]) -> str:
     """What is missing, in which environment, and what to do, in sentences.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from placet.coder.import_roots import import_roots, python_path
+from placet.checks.import_roots import import_roots, python_path
 from tests.coder.workbench import Workbench, write
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from placet.coder.contract import CheckResult
+from placet.checks.contract import CheckResult
 from placet.truncation import truncate, truncate_tail
 
 MOST_READ = 400_000

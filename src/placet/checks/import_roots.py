@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from placet.coder.command_line import simple_commands
+from placet.checks.command_line import simple_commands
 
 _MOST_BYTES = 1 << 20
 _NAMED_IN_FINDER = re.compile(r"""['"](/[^'"\n]+)['"]""")

@@ -18,9 +18,9 @@ from typing import Literal
 
 import msgspec
 
-from placet.coder.contract import CheckResult
-from placet.coder.failure import ErrorClass, Finding, lines_of
-from placet.coder.findings import RUNS_OUT, crash_of, denied_of, find, last_of, missing_of
+from placet.checks.contract import CheckResult
+from placet.checks.failure import ErrorClass, Finding, lines_of
+from placet.checks.findings import RUNS_OUT, crash_of, denied_of, find, last_of, missing_of
 from placet.ir.json_value import canonical_bytes
 from placet.safe_text import clean
 from placet.truncation import truncate

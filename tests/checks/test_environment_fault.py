@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from placet.coder.contract import CheckResult, Contract, Tests, contract_of
-from placet.coder.environment_fault import Fault, fault_words, find_fault
+from placet.checks.contract import CheckResult, Contract, Tests, contract_of
+from placet.checks.environment_fault import Fault, find_fault, format_fault
 from placet.coder.session import CodeLimits
 from placet.errors import EnvironmentBroken
 from placet.inference import Scripted
@@ -185,8 +185,8 @@ def test_a_program_that_git_ignores_is_told_from_one_that_is_nowhere(tmp_path: P
     (tmp_path / ".venv" / "bin" / "python").touch()
     fault = Fault("c", "program", ".venv/bin/python")
 
-    here = fault_words(fault, top=str(tmp_path), environment={"PATH": "/bin"})
-    elsewhere = fault_words(fault, top="/nowhere", environment={"PATH": "/bin"})
+    here = format_fault(fault, top=str(tmp_path), environment={"PATH": "/bin"})
+    elsewhere = format_fault(fault, top="/nowhere", environment={"PATH": "/bin"})
 
     assert str(tmp_path / ".venv" / "bin" / "python") in here
     assert "/bin" in elsewhere

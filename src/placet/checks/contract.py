@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from placet.coder.command_line import tool_of
+from placet.checks.command_line import tool_of
 from placet.errors import UsageError
 from placet.ir.provenance import Labels, joined, printed_by_check
 from placet.ir.to_dict import ToDict
@@ -208,7 +208,7 @@ def check_contract(contract: Contract) -> None:
         )
 
 
-def contract_words(contract: Contract) -> str:
+def format_contract(contract: Contract) -> str:
     """A contract for people and for models: a line for each check, and what the change may touch."""
     lines = [f"{number}. {_check_words(check)}" for number, check in enumerate(contract.checks, 1)]
     if contract.description.strip():

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placet.coder.contract import Check, Contract, contract_of
-from placet.coder.sealing import Seal
+from placet.checks.contract import Check, Contract, contract_of
+from placet.checks.sealing import Seal
 from placet.errors import UsageError
 from tests.properties.effort import UNHURRIED, examples
 

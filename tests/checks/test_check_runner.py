@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from placet.coder.checks import OUTPUT_BYTES, Checking
-from placet.coder.contract import Check, CheckResult, Contract, Tests, contract_of
-from placet.coder.reports import doubt, read_output, read_report
+from placet.checks.check_runner import OUTPUT_BYTES, CheckRunner
+from placet.checks.contract import Check, CheckResult, Contract, Tests, contract_of
+from placet.checks.reports import doubt, read_output, read_report
 from placet.errors import IsolationMissing
 from placet.sandbox.confinement import Isolation
 from placet.sandbox.limits import Limits
@@ -87,7 +87,7 @@ async def run_one(fresh: Fresh, check: str | Check, **options: object) -> CheckR
     isolation = options.pop("isolation", UNCONFINED)
     limits = options.pop("limits", None)
     environment = options.pop("environment", None)
-    checking = Checking(isolation, limits=limits, environment=environment)  # type: ignore[arg-type]
+    checking = CheckRunner(isolation, limits=limits, environment=environment)  # type: ignore[arg-type]
     [result] = await checking.run(contract(check), fresh, **options)  # type: ignore[arg-type]
     return result
 
@@ -101,7 +101,7 @@ async def test_every_check_runs_in_order_each_on_a_fresh_export_in_the_sandbox(
     work.mkdir()
     outside = tmp_path / "outside"
 
-    results = await Checking(isolation).run(
+    results = await CheckRunner(isolation).run(
         contract(
             "test ! -e left && touch left && cat a.txt", f"echo x > {outside}; exit 1", "test ! -e left"
         ),

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from placet.coder.contract import Check, CheckResult, Contract
-from placet.coder.conventions import CACHE
-from placet.coder.export_guard import UNOBSERVED, ExportGuard, Observed
-from placet.coder.import_roots import python_path
-from placet.coder.reports import (
+from placet.checks.contract import Check, CheckResult, Contract
+from placet.checks.conventions import CACHE
+from placet.checks.export_guard import UNOBSERVED, ExportGuard, Observed
+from placet.checks.import_roots import python_path
+from placet.checks.reports import (
     MOST_BYTES,
     doubt,
     is_unknown_option,
@@ -34,7 +34,7 @@ from placet.coder.reports import (
     without_notice,
 )
 from placet.errors import ToolError
-from placet.runtime.observation import LIMIT, observe_text
+from placet.model_text import LIMIT, model_text
 from placet.safe_text import clean
 from placet.sandbox.command import Finished, ending, run_command
 from placet.sandbox.confinement import Isolation
@@ -43,7 +43,7 @@ from placet.sandbox.limits import Limits
 from placet.sandbox.workspace import Workspace
 
 if TYPE_CHECKING:
-    from placet.coder.sealing import Seal
+    from placet.checks.sealing import Seal
 
 OUTPUT_BYTES = LIMIT
 """Of the output of one check, as much as is kept in its result: the head and the tail."""
@@ -56,7 +56,7 @@ Fresh = Callable[[], AbstractAsyncContextManager[Path]]
 """Makes a folder with the files to check, which goes when the check is over."""
 
 
-class Checking:
+class CheckRunner:
     """Runs checks. `limits` are those of one check, apart from its time, which the contract gives; what an
     output is to contain is looked for in the first `limits.output_bytes`, and a check that writes more is
     ended. `environment` is what its commands get besides what every command gets.
@@ -193,7 +193,7 @@ class _Run:
             exit_code=self.exit_code,
             ended_by="start" if finished is None else finished.ended_by,
             why=why,
-            output=observe_text(self.output, check.name, limit=OUTPUT_BYTES),
+            output=model_text(self.output, limit=OUTPUT_BYTES),
             duration_ms=0.0 if finished is None else round(finished.duration_s * 1000, 3),
             tests=tests,
             touched=tuple(clean(path, 500) for path in self._observed.touched[:_MOST_TOUCHED]),

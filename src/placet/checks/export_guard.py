@@ -19,11 +19,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from placet.coder.conventions import CACHE, is_code
-from placet.coder.file_events import FileEvents
+from placet.checks.conventions import CACHE, is_code
+from placet.checks.file_events import FileEvents
 
 if TYPE_CHECKING:
-    from placet.coder.sealing import Seal
+    from placet.checks.sealing import Seal
 
 MOST_FIXED = 150
 """Files that are mounted read-only. The time that mounts take grows with the square of their number: 150 take

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placet.coder.command_line import Named, named_files, runs, simple_commands, tool_of
-from placet.coder.contract import (
+from placet.checks.command_line import Named, named_files, runs, simple_commands, tool_of
+from placet.checks.contract import (
     Check,
     CheckResult,
     Contract,
     check_contract,
     contract_of,
-    contract_words,
     first_red,
+    format_contract,
     read_contract,
 )
 from placet.errors import PolicyFileError, UsageError
@@ -138,7 +138,7 @@ def test_one_text_is_no_list() -> None:
 
 
 def test_words_show_all_that_decides_and_nothing_that_steers() -> None:
-    words = contract_words(
+    words = format_contract(
         Contract(
             description="bell \a",
             checks=(

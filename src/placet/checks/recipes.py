@@ -19,7 +19,7 @@ from itertools import pairwise
 from posixpath import basename, dirname, join, normpath
 from typing import NamedTuple
 
-from placet.coder.command_line import SHELLS, Named, Simple, named_by, simple_commands
+from placet.checks.command_line import SHELLS, Named, Simple, named_by, simple_commands
 
 MOST_FOLLOWED = 200
 """Texts that are looked through for one check."""

@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterator, Sequence
 from html import unescape
 
-from placet.coder.command_line import runs, runs_one_of, simple_commands
-from placet.coder.contract import Check, CheckResult, Tests
-from placet.coder.sealing import lifts
+from placet.checks.command_line import runs, runs_one_of, simple_commands
+from placet.checks.contract import Check, CheckResult, Tests
+from placet.checks.sealing import lifts
 from placet.safe_text import clean
 from placet.truncation import truncate
 

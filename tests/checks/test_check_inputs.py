@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from placet.coder.contract import CheckResult, contract_of
-from placet.coder.conventions import is_code
-from placet.coder.sealing import Seal
+from placet.checks.contract import CheckResult, contract_of
+from placet.checks.conventions import is_code
+from placet.checks.sealing import Seal
 
 
 def seal_of(

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from placet.coder.failed_tests import TEST_PROGRAMS, marked
-from placet.coder.failure import EXCEPTION, PANIC, ErrorClass, Finder, Finding, Lines, below, raised
+from placet.checks.failed_tests import TEST_PROGRAMS, marked
+from placet.checks.failure import EXCEPTION, PANIC, ErrorClass, Finder, Finding, Lines, below, raised
 
 RUNS_OUT = re.compile(r"(?:^|[\s;&|(/])timeout\s")
 """The program `timeout`, in a command."""

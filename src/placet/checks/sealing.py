@@ -16,16 +16,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from fnmatch import fnmatchcase
 from posixpath import basename, dirname, join, normpath, splitext
 
-from placet.coder.check_inputs import CheckInputs
-from placet.coder.command_line import (
+from placet.checks.check_inputs import CheckInputs
+from placet.checks.command_line import (
     discovered_by,
     looks_like_a_file,
     named_files,
     python_folders,
     runs_one_of,
 )
-from placet.coder.contract import CheckResult, Contract, check_contract
-from placet.coder.conventions import (
+from placet.checks.contract import CheckResult, Contract, check_contract
+from placet.checks.conventions import (
     CACHE,
     MODULES,
     OWN,
@@ -34,7 +34,7 @@ from placet.coder.conventions import (
     is_named_like_tests,
     is_test_code,
 )
-from placet.coder.recipes import Step, included, python_paths, steps
+from placet.checks.recipes import Step, included, python_paths, steps
 from placet.tools.builtin.matching.globs import compile_glob
 
 _Module = tuple[str, str]

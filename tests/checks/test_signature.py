@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placet.coder.contract import CheckResult
-from placet.coder.failure import ErrorClass
-from placet.coder.signature import (
+from placet.checks.contract import CheckResult
+from placet.checks.failure import ErrorClass
+from placet.checks.signature import (
     MOST_COMMAND,
     MOST_MESSAGE,
     Signature,
