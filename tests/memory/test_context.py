@@ -88,6 +88,17 @@ def test_a_context_obeys_scope_and_shows_contradictions() -> None:
     assert "born to run" not in text
 
 
+def test_constraints_that_contradict_each_other_say_so() -> None:
+    memory = Memory(clock=FakeClock(1_700_000_000.0))
+    for body in ("Never on Fridays", "On Fridays only"):
+        memory.add_sync("deploy", body, key="day", kind="constraint", source="ann")
+
+    context = memory.build_context_sync("")
+
+    assert context.text.count("contradicted by 2023-11-14: ") == 2
+    assert set(context.quoted) == set(context.ids)
+
+
 def test_every_constraint_is_in_the_context_or_named_as_left_out() -> None:
     memory = Memory(clock=FakeClock(1_700_000_000.0))
     ids = {memory.add_sync("s", f"rule {n}", kind="constraint", source="x").id for n in range(150)}

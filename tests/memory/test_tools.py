@@ -259,6 +259,21 @@ async def test_what_a_run_recalled_is_not_stored_again(body: str) -> None:
     assert (again.status, other_run.status, more.status) == ("failed", "succeeded", "succeeded")
 
 
+@pytest.mark.parametrize("how", ["recall", "infer.grounded"])
+@pytest.mark.parametrize("body", ["deploy (day): The deploy runs on Fridays", "Every Tuesday, at noon"])
+async def test_lines_of_a_context_and_contradictions_are_not_stored_again(how: str, body: str) -> None:
+    memory = Memory()
+    await memory.add("deploy", BODY, key="day", source="test", aliases=["shipping"])
+    await memory.add("deploy", "Every Tuesday, at noon", key="day", source="test")
+    runtime = Runtime(memory=memory, model=Scripted(["ok"]))
+    asked = {"query": "shipping"} if how == "recall" else {"prompt": "shipping"}
+
+    again = await last(runtime, (how, asked), remember(body))
+
+    assert again.status == "failed"
+    assert len(memory.store.listed(None)) == 2
+
+
 async def test_what_a_killed_run_recalled_is_known_when_it_goes_on(tmp_path: Path) -> None:
     with open_database(str(tmp_path / "placet.db")) as database:
         first = Memory(database)

@@ -17,12 +17,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from placet.ir.provenance import Labels
 from placet.ir.to_dict import ToDict
 from placet.ir.tool_spec import Mark
-from placet.memory.fact import EARLIEST, Fact, FactScope
-from placet.memory.retrieval import Conflict, Hit
+from placet.memory.fact import EARLIEST, FactScope
+from placet.memory.retrieval import Conflict, Hit, with_conflicts
+from placet.memory.store import FactFilter, FactStore
 
 if TYPE_CHECKING:
     from placet.memory.memory import Memory
@@ -50,6 +52,8 @@ class MemoryContext(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Its length in tokens, about four characters each."""
     ids: tuple[str, ...] = ()
     """Ids of the facts in it, in order."""
+    quoted: tuple[str, ...] = ()
+    """Ids of these facts and of those that contradict them."""
     labels: tuple[Mark, ...] = ()
     """Labels of these facts."""
     left_out: tuple[str, ...] = ()
@@ -78,10 +82,9 @@ async def build_context(
     with_secret: bool,
 ) -> MemoryContext:
     """Assemble the context of a question."""
-    where = memory.filter(tenant=tenant, scope=scope, kinds=FIRST_KINDS, with_secret=with_secret)
-    listed = await asyncio.to_thread(memory.store.listed, where)
-    first = sorted(listed, key=lambda fact: (FIRST_KINDS.index(fact.kind), fact.learned, fact.id))
-    known = {fact.id for fact in first}
+    where = memory.filter(tenant=tenant, scope=scope, with_secret=with_secret)
+    first = await asyncio.to_thread(_first, memory.store, where)
+    known = {hit.fact.id for hit in first}
     hits: Sequence[Hit] = ()
     if query.strip():
         found = await memory.query(
@@ -89,15 +92,19 @@ async def build_context(
         )
         hits = [hit for hit in found.hits if hit.fact.id not in known]
     assembly = _Assembly(budget_tokens)
-    for fact in first:
+    for hit in first:
         # An outsider does not tell a model who it is.
-        part = "untrusted" if "untrusted" in fact.labels else fact.kind
-        assembly.add(part, fact, _line(fact), fact.labels)
+        assembly.add("untrusted" if "untrusted" in hit.fact.labels else hit.fact.kind, hit)
     for hit in hits:
-        fact = hit.fact
-        part = "untrusted" if "untrusted" in fact.labels else "facts"
-        assembly.add(part, fact, _line(fact, hit), hit.labels)
+        assembly.add("untrusted" if "untrusted" in hit.fact.labels else "facts", hit)
     return assembly.made(events)
+
+
+def _first(store: FactStore, where: FactFilter) -> list[Hit]:
+    """Identity and constraints, whatever the question is."""
+    listed = store.listed(replace(where, kinds=FIRST_KINDS))
+    facts = sorted(listed, key=lambda fact: (FIRST_KINDS.index(fact.kind), fact.learned, fact.id))
+    return [with_conflicts(store, where, Hit(fact=fact, score=0.0)) for fact in facts]
 
 
 class _Assembly:
@@ -106,8 +113,7 @@ class _Assembly:
     def __init__(self, budget_tokens: int) -> None:
         self._left = budget_tokens * 4 - len(_INTRODUCTION)
         self._parts: dict[str, list[str]] = {}
-        self._facts: list[Fact] = []
-        self._labels: set[Mark] = set()
+        self._hits: list[Hit] = []
         self._left_out: list[str] = []
 
     def _fits(self, part: str, line: str) -> bool:
@@ -118,12 +124,11 @@ class _Assembly:
         self._parts.setdefault(part, []).append(line)
         return True
 
-    def add(self, part: str, fact: Fact, line: str, labels: Iterable[Mark]) -> None:
-        if self._fits(part, line):
-            self._facts.append(fact)
-            self._labels.update(labels)
+    def add(self, part: str, hit: Hit) -> None:
+        if self._fits(part, _line(hit)):
+            self._hits.append(hit)
         else:
-            self._left_out.append(fact.id)
+            self._left_out.append(hit.fact.id)
 
     def made(self, events: Sequence[str]) -> MemoryContext:
         newest: list[str] = []
@@ -140,18 +145,19 @@ class _Assembly:
         return MemoryContext(
             text=text,
             tokens=token_count(text),
-            ids=tuple(fact.id for fact in self._facts),
-            labels=tuple(sorted(self._labels)),
+            ids=tuple(hit.fact.id for hit in self._hits),
+            quoted=tuple(dict.fromkeys(id for hit in self._hits for id in hit.quoted)),
+            labels=tuple(sorted({label for hit in self._hits for label in hit.labels})),
             left_out=tuple(self._left_out),
             events_left_out=len(events) - len(newest),
         )
 
 
-def _line(fact: Fact, hit: Hit | None = None) -> str:
-    line = f"- {' '.join(fact.text.split())}"
-    if hit is not None and hit.conflicts:
+def _line(hit: Hit) -> str:
+    line = f"- {' '.join(hit.fact.text.split())}"
+    if hit.conflicts:
         others = "; ".join(map(_conflict, hit.conflicts))
-        line += f" [learned {day_of(fact.learned)}; contradicted by {others}]"
+        line += f" [learned {day_of(hit.fact.learned)}; contradicted by {others}]"
     return line
 
 

@@ -41,7 +41,7 @@ class ConversationMemory:
                 tenant=run.tenant,
                 scope=replace(memory.scope, agent=run.caller or memory.scope.agent),
             )
-            await memory.note_recalled(run.run_id, context.ids, tenant=run.tenant)
+            await memory.note_recalled(run.run_id, context.quoted, tenant=run.tenant)
         except PlacetError as error:
             _log.warning("Memory cannot be read, and the message goes without it: %s", error)
             return None

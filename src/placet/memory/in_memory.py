@@ -253,11 +253,10 @@ class MemoryFacts:
         with self._lock:
             self._tenants[tenant].recalled[run_id] += ids
 
-    def recalled(self, tenant: str | None, run_id: str) -> list[str]:
-        """The bodies of the facts that a run has read."""
+    def recalled(self, tenant: str | None, run_id: str) -> list[Fact]:
+        """The facts that a run has read."""
         with self._lock:
-            ids = self._tenants[tenant].recalled.get(run_id, [])
-            return [fact.body for fact in self.get(tenant, ids)]
+            return self.get(tenant, self._tenants[tenant].recalled.get(run_id, []))
 
     def prune(
         self, tenant: str | None, at: float, model: str | None, vector_bytes: int | None = None

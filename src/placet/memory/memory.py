@@ -380,7 +380,7 @@ class Memory:
         )
 
     async def was_recalled(self, run_id: str, body: str, *, tenant: str | None = None) -> bool:
-        """Return whether a text equals, or is contained in, a fact that a run has read.
+        """Return whether a text equals, or is contained in, a fact that a run has read, as it was shown.
 
         Args:
             run_id: Id of the run.
@@ -388,7 +388,7 @@ class Memory:
             tenant: The tenant. `None`: that of the memory.
         """
         found = await asyncio.to_thread(self.store.recalled, self._tenant(tenant), run_id)
-        return any(repeats(body, each) for each in found)
+        return any(repeats(body, each.text) for each in found)
 
     # Changing
 
@@ -473,7 +473,7 @@ class Memory:
         from placet.memory.tools import call_scope
 
         found = await self.build_context(prompt, tenant=context.tenant, scope=call_scope(self, context))
-        await self.note_recalled(context.run_id, found.ids, tenant=context.tenant)
+        await self.note_recalled(context.run_id, found.quoted, tenant=context.tenant)
         context.label_output(labels_from_memory(found.labels))
         return found.text
 

@@ -81,6 +81,11 @@ class Hit(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Facts that contradict it."""
 
     @property
+    def quoted(self) -> tuple[str, ...]:
+        """Ids of the fact and of those that contradict it."""
+        return (self.fact.id, *(each.id for each in self.conflicts))
+
+    @property
     def labels(self) -> frozenset[Mark]:
         """The labels of the fact and of those that contradict it."""
         return frozenset(self.fact.labels).union(*(each.labels for each in self.conflicts))
@@ -177,14 +182,16 @@ class Found:
 
     def explained(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Hits with the facts that contradict them."""
-        return tuple(self._with_conflicts(hit) for hit in hits)
+        return tuple(with_conflicts(self._store, self._where, hit) for hit in hits)
 
-    def _with_conflicts(self, hit: Hit) -> Hit:
-        if hit.fact.key is None:
-            return hit
-        others = self._store.believed_values(self._where, hit.fact.subject, hit.fact.key)
-        conflicts = tuple(conflict_of(other) for other in others if contradicts(hit.fact, other))
-        return msgspec.structs.replace(hit, conflicts=conflicts) if conflicts else hit
+
+def with_conflicts(store: FactStore, where: FactFilter, hit: Hit) -> Hit:
+    """A hit with the facts that contradict it."""
+    if hit.fact.key is None:
+        return hit
+    others = store.believed_values(where, hit.fact.subject, hit.fact.key)
+    conflicts = tuple(conflict_of(other) for other in others if contradicts(hit.fact, other))
+    return msgspec.structs.replace(hit, conflicts=conflicts) if conflicts else hit
 
 
 def conflict_of(fact: Fact) -> Conflict:

@@ -356,8 +356,8 @@ class SqlFacts:
 
         return self._database.read(work)
 
-    def recalled(self, tenant: str | None, run_id: str) -> list[str]:
-        """The bodies of the facts that a run has read."""
+    def recalled(self, tenant: str | None, run_id: str) -> list[Fact]:
+        """The facts that a run has read."""
         rows = self._database.read(
             lambda t: t.execute(
                 "SELECT f.data FROM memory_recalled AS r JOIN memory_facts AS f ON f.tenant = r.tenant"
@@ -365,4 +365,4 @@ class SqlFacts:
                 (known_tenant(t, tenant), searchable(run_id)),
             )
         )
-        return [fact.body for fact in self._rows.facts(rows)]
+        return list(self._rows.facts(rows))

@@ -279,8 +279,8 @@ class FactStore(Protocol):
         """
         ...
 
-    def recalled(self, tenant: str | None, run_id: str) -> list[str]:
-        """Return the bodies of the facts that a run has read.
+    def recalled(self, tenant: str | None, run_id: str) -> list[Fact]:
+        """Return the facts that a run has read.
 
         Args:
             tenant: The tenant.

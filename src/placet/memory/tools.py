@@ -180,9 +180,8 @@ def _recall(memory: Memory) -> Tool:
                 scope=call_scope(memory, context),
                 with_secret=False,
             )
-            await memory.note_recalled(
-                context.run_id, [hit.fact.id for hit in found.hits], tenant=context.tenant
-            )
+            quoted = [id for hit in found.hits for id in hit.quoted]
+            await memory.note_recalled(context.run_id, quoted, tenant=context.tenant)
         except (UsageError, StorageError) as error:
             raise _failed(error) from error
         context.label_output(labels_from_memory(label for hit in found.hits for label in sorted(hit.labels)))
