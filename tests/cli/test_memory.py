@@ -47,15 +47,44 @@ def test_a_fact_is_added_found_explained_replaced_and_forgotten(placet: Placet, 
 def test_a_rule_that_denies_holds_for_a_person_too(placet: Placet, db: str, tmp_path: Path) -> None:
     rules = tmp_path / ".placet" / "policies"
     rules.mkdir(parents=True)
-    (rules / "memory.toml").write_text('[[rule]]\nname = "no"\nkind = "deny_tool"\ntool = "remember"\n')
+    (rules / "memory.toml").write_text(
+        '[[rule]]\nname = "no"\nkind = "deny_tool"\ntool = "remember"\nreason = "whatever the parameters"\n'
+    )
 
     done = placet("memory", "add", "ann", "secret things", "--db", db)
     file = tmp_path / "facts.jsonl"
     file.write_text(line())
     imported = placet("memory", "import", file, "--db", db)
 
-    assert (done.code, imported.code) == (3, 3)
+    assert (done.code, imported.code) == (3, 3), done.err
     assert placet("memory", "show", "--db", db, "--json").json == {"facts": []}
+
+
+def test_whatever_is_typed_is_stored_as_it_is(placet: Placet, db: str) -> None:
+    text = "$page.output"
+    fields = [option for name in ("--key", "--kind", "--source", "--tag", "--alias") for option in (name, text)]
+
+    added = placet("memory", "add", text, text, *fields, "--db", db, "--json")
+
+    fact = placet("memory", "show", added.json["id"], "--db", db, "--json").json
+    assert [fact[name] for name in ("subject", "body", "key", "kind", "source")] == [text] * 5
+    assert (fact["tags"], fact["aliases"]) == ([text], [text])
+    assert placet("memory", "add", "s", "b", "--tag", "x" * 400, "--db", db).code == 2
+
+
+def test_an_export_replaces_a_file_whole_and_for_its_owner_alone(
+    placet: Placet, db: str, tmp_path: Path
+) -> None:
+    placet("memory", "add", "s", "one", "--secret", "--db", db)
+    file = tmp_path / "facts.jsonl"
+    file.write_text("something that others may read")
+    file.chmod(0o644)
+
+    assert placet("memory", "export", "--with-secret", "--to", file, "--db", db).code == 0
+    assert placet("memory", "export", "--to", tmp_path / "missing" / "facts.jsonl", "--db", db).code == 2
+
+    assert json.loads(file.read_text())["body"] == "one"
+    assert file.stat().st_mode & 0o077 == 0
 
 
 def test_labels_kinds_and_times_are_stored(placet: Placet, db: str) -> None:

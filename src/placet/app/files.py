@@ -212,8 +212,10 @@ def write_file(path: str, text: str) -> None:
     write_lines(path, (text,))
 
 
-def write_lines(path: str, lines: Iterable[str]) -> int:
+def write_lines(path: str, lines: Iterable[str], *, is_private: bool = False) -> int:
     """Write texts one after the other, as whole as `write_file` does; returns how many there were.
+
+    With `is_private` nobody else can read the file, also if one that they could read is replaced.
 
     Raises:
         InputError: the place cannot be written.
@@ -223,10 +225,10 @@ def write_lines(path: str, lines: Iterable[str]) -> int:
         target = Path(path).resolve()
         if target.exists() and not (target.is_file() and os.access(target.parent, os.W_OK)):
             # A pipe or a device is written to, never replaced; a folder is refused by the system.
-            return _write(target, lines)
+            return _write(target, lines, is_private)
         draft = _draft(target)
         try:
-            written = _write(draft, lines)
+            written = _write(draft, lines, is_private)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
@@ -235,9 +237,10 @@ def write_lines(path: str, lines: Iterable[str]) -> int:
     return written
 
 
-def _write(path: Path, lines: Iterable[str]) -> int:
+def _write(path: Path, lines: Iterable[str], is_private: bool) -> int:
     written = 0
-    with open(path, "w", encoding="utf-8") as file:
+    mode = 0o600 if is_private else 0o666
+    with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         for line in lines:
             file.write(line)
             written += 1

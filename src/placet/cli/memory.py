@@ -147,14 +147,12 @@ def add(
     from placet.app.memory import person_here
     from placet.cli.output import OPENING
     from placet.cli.trust import terminal_question
-    from placet.ir.references import literal
     from placet.memory.memory import Memory
     from placet.runtime.scope import Scope
 
     labels = [name for name, is_set in (("untrusted", untrusted), ("secret", secret)) if is_set]
     given["replaces"] = given.pop("supersedes")
-    texts = {"subject": literal(subject), "body": literal(body)}
-    parameters = {**texts, "kind": kind or "fact", "labels": labels, **given}
+    parameters = {"subject": subject, "body": body, "kind": kind or "fact", "labels": labels, **given}
     kept = {name: list(v) if isinstance(v, tuple) else v for name, v in parameters.items() if v is not None}
     if database_url(db) == NOWHERE:
         raise click.UsageError("--db none stores nothing. Name a database.")
@@ -165,15 +163,18 @@ def add(
         app.runtime.memory.told_by = f"person:{person_here() or 'unknown'}"
         plan = {
             "source": "placet memory add",
-            "actions": [{"id": "add", "tool": "remember", "parameters": kept}],
+            "actions": [{"id": "add", "tool": "remember", "parameters": kept, "references": False}],
         }
-        done = app.runtime.execute_sync(plan, scope=Scope(tenant=tenant) if tenant else None)["add"]
+        result = app.runtime.execute_sync(plan, scope=Scope(tenant=tenant) if tenant else None)
+        done = result["add"]
+        of_run = (event.kind for event in app.runtime.events if event.run_id == result.run_id)
+        is_denied = "policy_violation" in of_run
     if done.status != "succeeded" or not isinstance(done.output, dict):
         if as_json:
             output.show_json({"error": {"code": "memory.refused", "message": done.error}})
         else:
             output.talk(f"Not stored: {done.error}")
-        return 3 if done.status == "rejected" and "parameter" not in (done.error or "") else 2
+        return 3 if is_denied else 2
     if as_json:
         output.show_json(done.output)
     else:
@@ -323,21 +324,17 @@ def export_facts(
 
     Exit codes: 0 written, 2 bad input.
     """
-    import os
-
+    from placet.app.files import write_lines
     from placet.app.memory import open_memory
     from placet.memory.transfer import to_lines
 
     with open_memory(db, with_embedder=False) as memory:
         facts = memory.store.listed(None, tenant=tenant) if memory is not None else []
     chosen = [fact for fact in reversed(facts) if with_secret or "secret" not in fact.labels]
-    lines = b"".join(to_lines(chosen))
     if path is None:
-        output.write(lines.decode())
+        output.write("".join(to_lines(chosen)))
     else:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(lines)
+        write_lines(path, to_lines(chosen), is_private=True)
     left = len(facts) - len(chosen)
     output.talk(f"{len(chosen):,} facts written" + (f"; {left:,} secret ones left out." if left else "."))
     return 0

@@ -21,9 +21,9 @@ MOST_BYTES = 1024**3
 _encode = msgspec.json.Encoder().encode
 
 
-def to_lines(facts: Iterable[Fact]) -> Iterable[bytes]:
-    """Facts as lines, oldest first."""
-    return (_encode(fact) + b"\n" for fact in facts)
+def to_lines(facts: Iterable[Fact]) -> Iterable[str]:
+    """Facts as lines, in their order."""
+    return (f"{_encode(fact).decode()}\n" for fact in facts)
 
 
 def from_lines(data: bytes, source: str, *, tenant: str | None = None) -> Sequence[Fact]:
