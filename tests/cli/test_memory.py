@@ -62,7 +62,9 @@ def test_a_rule_that_denies_holds_for_a_person_too(placet: Placet, db: str, tmp_
 
 def test_whatever_is_typed_is_stored_as_it_is(placet: Placet, db: str) -> None:
     text = "$page.output"
-    fields = [option for name in ("--key", "--kind", "--source", "--tag", "--alias") for option in (name, text)]
+    fields = [
+        option for name in ("--key", "--kind", "--source", "--tag", "--alias") for option in (name, text)
+    ]
 
     added = placet("memory", "add", text, text, *fields, "--db", db, "--json")
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from placet.memory.fact import Fact, FactScope
 from placet.memory.in_memory import MemoryFacts
+from placet.memory.retrieval import Hit, with_conflicts
 from placet.memory.sql import SqlFacts
 from placet.memory.store import FactFilter, FactStore
 from placet.storage.location import open_database
-from placet.testing.fact_store import found
+from placet.testing.fact_store import found, make_fact
 from tests.memory.test_stores import TABLES
 from tests.properties.effort import examples
 
@@ -70,11 +71,28 @@ class Reference:
             if (row["id"], row["tenant"]) == (id, tenant) and row["invalidated"] is None:
                 row["invalidated"] = max(at, row["learned"])
 
+    def trust(self, tenant: str | None, id: str) -> None:
+        for row in self.rows:
+            if (row["id"], row["tenant"]) == (id, tenant):
+                row["labels"] = tuple(label for label in row["labels"] if label != "untrusted")
+
     def forget(self, tenant: str | None, id: str) -> None:
         self.rows = [row for row in self.rows if (row["id"], row["tenant"]) != (id, tenant)]
 
     def believed(self, where: FactFilter) -> set[str]:
         return {row["id"] for row in self.rows if self._passes(row, where)}
+
+    def contradicting(self, where: FactFilter, id: str) -> set[str]:
+        """Ids of the believed facts that say something else about the same."""
+        believed = [row for row in self.rows if self._passes(row, where)]
+        (one,) = [row for row in believed if row["id"] == id]
+        return {
+            row["id"]
+            for row in believed
+            if one["key"] is not None
+            and all(row[name] == one[name] for name in ("subject", "key", "scope"))
+            and row["body"].lower().strip(".") != one["body"].lower().strip(".")
+        }
 
     @staticmethod
     def _passes(row: dict[str, Any], where: FactFilter) -> bool:
@@ -105,7 +123,7 @@ def facts(draw: st.DrawFn) -> Fact:
         id=id,
         subject=draw(st.sampled_from(["s", "t"])),
         key=key,
-        body=draw(st.sampled_from(WORDS)),
+        body=draw(st.sampled_from((*WORDS, "Zebra."))),
         source="test",
         labels=draw(st.sampled_from([(), ("secret",), ("untrusted",)])),
         tenant=draw(TENANTS),
@@ -122,6 +140,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.lists(facts(), min_size=2, max_size=4)),
         st.tuples(st.just("invalidate"), TENANTS, st.sampled_from("abcdef"), TIMES),
+        st.tuples(st.just("trust"), TENANTS, st.sampled_from("abcdef")),
         st.tuples(st.just("forget"), TENANTS, st.sampled_from("abcdef")),
         st.tuples(st.just("prune"), TENANTS, TIMES),
     ),
@@ -152,6 +171,9 @@ def follow(store: FactStore, steps: list[Any]) -> Reference:
             case "invalidate":
                 store.invalidate(*arguments)
                 reference.invalidate(*arguments)
+            case "trust":
+                store.trust(*arguments)
+                reference.trust(*arguments)
             case "forget":
                 store.forget(arguments[0], [arguments[1]])
                 reference.forget(*arguments)
@@ -169,9 +191,11 @@ def check(store: FactStore, steps: list[Any], queries: list[FactFilter]) -> int:
         assert {fact.id for fact in store.listed(where)} == expected
         assert found(store, " ".join(WORDS), where) == expected
         assert {each.fact.id for each in store.admitted(where, list("abcdef"))} == expected
-        for subject, key in (("s", "k"), ("t", "l")):
-            values = {fact.id for fact in store.believed_values(where, subject, key)}
-            assert values <= expected
+        for each in store.admitted(where, sorted(expected)):
+            (row,) = [r for r in reference.rows if (r["id"], r["tenant"]) == (each.fact.id, where.tenant)]
+            assert {name: getattr(each.fact, name) for name in row} == row
+            hit = with_conflicts(store, where, Hit(fact=each.fact, score=0.0))
+            assert {other.id for other in hit.conflicts} == reference.contradicting(where, each.fact.id)
     return seen
 
 
@@ -202,6 +226,35 @@ def test_a_database_believes_what_the_reference_believes(
             check(store, steps, queries)
 
         holds()
+
+
+def test_contradictions_are_those_of_the_reference() -> None:
+    """Of facts that all state one key, so that many contradict each other."""
+    seen: list[int] = []
+    stated = st.builds(
+        make_fact,
+        st.uuids().map(str),
+        st.sampled_from(("zebra", "Zebra.", "quartz")),
+        key=st.sampled_from(("k", "k", "l")),
+        scope=st.sampled_from((FactScope(), FactScope(), FactScope(person="ann"))),
+        labels=st.sampled_from(((), ("secret",))),
+        valid_until=st.sampled_from((None, 500.0)),
+    )
+
+    @examples(60)
+    @given(st.lists(stated, min_size=3, max_size=8), st.sampled_from((200.0, 600.0)), st.booleans())
+    def holds(made: list[Fact], moment: float, with_secret: bool) -> None:
+        store, reference = MemoryFacts(), Reference()
+        store.add(made)
+        reference.add(made)
+        where = FactFilter(at=moment, scope=FactScope(person="ann"), with_secret=with_secret)
+        for fact in store.listed(where):
+            hit = with_conflicts(store, where, Hit(fact=fact, score=0.0))
+            seen.append(len(hit.conflicts))
+            assert {other.id for other in hit.conflicts} == reference.contradicting(where, fact.id)
+
+    holds()
+    assert sum(map(bool, seen)) > len(seen) / 10
 
 
 def test_another_tenants_facts_change_nothing() -> None:

@@ -1,6 +1,7 @@
 """Housekeeping: what is not believed any more leaves the indexes, and what has no vector gets one.
 
-Keep true: no fact is deleted, and a process that dies in between leaves everything findable.
+Keep true: no fact is deleted, questions about the past find what they found before, and a process that dies
+in between leaves everything findable.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Consolidation(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     superseded: int
     """Facts taken out because another one replaced them."""
     vectors_removed: int
-    """Vectors removed: of those facts, of other models, and of another size."""
+    """Vectors removed: of other models, and of another size."""
     embedded: int
     """Facts that got a vector."""
     total: int
@@ -49,7 +50,7 @@ async def consolidate(
     memory.drop_index(tenant)
     embedded = 0
     while model is not None:
-        missing = await asyncio.to_thread(store.without_vectors, tenant, model, now, _BATCH)
+        missing = await asyncio.to_thread(store.without_vectors, tenant, model, _BATCH)
         if not missing or not (made := await memory.embed(missing)):
             break
         embedded += made

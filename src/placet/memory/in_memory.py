@@ -81,7 +81,7 @@ def are_neighbours(one: Fact, other: Fact) -> bool:
     )
 
 
-def vector_row(fact: Fact, vector: bytes | None) -> VectorRow:
+def vector_row(fact: Fact, vector: bytes | None, is_pruned: bool) -> VectorRow:
     """A fact as the vector index sees it."""
     return VectorRow(
         id=fact.id,
@@ -94,6 +94,7 @@ def vector_row(fact: Fact, vector: bytes | None) -> VectorRow:
         invalidated=NEVER if fact.invalidated is None else fact.invalidated,
         valid_from=-NEVER if fact.valid_from is None else fact.valid_from,
         valid_until=NEVER if fact.valid_until is None else fact.valid_until,
+        is_pruned=is_pruned,
     )
 
 
@@ -226,15 +227,14 @@ class MemoryFacts:
                     found.vectors[id] = model, vector
                     found.touch(id)
 
-    def without_vectors(self, tenant: str | None, model: str, at: float, limit: int) -> list[Fact]:
+    def without_vectors(self, tenant: str | None, model: str, limit: int) -> list[Fact]:
         """Facts that have no vector of a model."""
         with self._lock:
             found = self._tenants[tenant]
             return [
                 fact
                 for fact in found.facts.values()
-                if not is_over(fact, at)
-                and (fact.id not in found.vectors or found.vectors[fact.id][0] != model)
+                if fact.id not in found.vectors or found.vectors[fact.id][0] != model
             ][:limit]
 
     def vector_changes(self, tenant: str | None, model: str, since: int) -> VectorChanges:
@@ -245,7 +245,8 @@ class MemoryFacts:
             for id, revision in found.changed.items():
                 if revision > since:
                     of_model, vector = found.vectors.get(id, ("", b""))
-                    rows.append(vector_row(found.facts[id], vector if of_model == model else None))
+                    of_fact = vector if of_model == model else None
+                    rows.append(vector_row(found.facts[id], of_fact, id in found.pruned))
             return VectorChanges(found.revision, found.forgotten, rows)
 
     def note_recalled(self, tenant: str | None, run_id: str, ids: Sequence[str], at: float) -> None:
@@ -269,7 +270,6 @@ class MemoryFacts:
             for fact in over:
                 found.unindex(fact.id)
                 found.pruned.add(fact.id)
-                vectors += found.vectors.pop(fact.id, None) is not None
                 found.touch(fact.id)
             for id, (of_model, vector) in list(found.vectors.items()):
                 is_stale = of_model != model or len(vector) != (vector_bytes or len(vector))

@@ -96,7 +96,7 @@ class Memory:
         stored as it is. `None`: a plan or a model, whose facts have their run as the source."""
         self.clock = clock
         self.conversations = Conversations()
-        self._indexes: dict[str | None, VectorIndex] = {}
+        self._indexes: dict[tuple[str | None, bool], VectorIndex] = {}
 
     # Storing
 
@@ -285,16 +285,17 @@ class Memory:
         used_vectors = False
         if vector is not None:
             try:
-                found.by_vector(self._index(where.tenant), vector)
+                found.by_vector(self._index(where.tenant, where.is_past), vector)
                 used_vectors = True
             except VectorsUnusable as error:
                 self.embedding.fail(str(error))
         return answer(found, limit=limit, cut=cut, used_vectors=used_vectors, note=self.embedding.problem)
 
-    def _index(self, tenant: str | None) -> VectorIndex:
-        found = self._indexes.get(tenant)
+    def _index(self, tenant: str | None, with_past: bool) -> VectorIndex:
+        found = self._indexes.get((tenant, with_past))
         if found is None:
-            found = self._indexes[tenant] = VectorIndex(self.store, tenant, self.embedding.model)
+            found = VectorIndex(self.store, tenant, self.embedding.model, with_past=with_past)
+            self._indexes[tenant, with_past] = found
         return found
 
     def drop_index(self, tenant: str | None) -> None:
@@ -303,7 +304,8 @@ class Memory:
         Args:
             tenant: The tenant.
         """
-        self._indexes.pop(tenant, None)
+        for with_past in (False, True):
+            self._indexes.pop((tenant, with_past), None)
 
     def filter(
         self,

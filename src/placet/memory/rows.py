@@ -108,15 +108,16 @@ class FactRows:
 
     def candidates(self, rows: Rows) -> list[Candidate]:
         return [
-            Candidate(fact, Indexed(bare(own or ""), bare(aliases or ""), bare(around or "")))
+            # What was pruned is in no index, and is compared by its own words.
+            Candidate(fact, indexed(fact, ()) if own is None else Indexed(*map(bare, (own, aliases, around))))
             for data, own, aliases, around in rows
             for fact in self.facts([(data,)])
         ]
 
     def vector_rows(self, rows: Rows) -> list[VectorRow]:
         return [
-            vector_row(fact, bytes(vector) if vector is not None else None)
-            for data, vector, *_ in rows
+            vector_row(fact, bytes(vector) if vector is not None else None, bool(is_pruned))
+            for data, vector, is_pruned, *_ in rows
             for fact in self.facts([(data,)])
         ]
 

@@ -188,9 +188,6 @@ class SqlFacts:
             vectors = 0
             for chunk in chunks([each.place for each in over]):
                 inside = marks(chunk)
-                vectors += len(
-                    t.execute(f"DELETE FROM memory_vectors WHERE place IN ({inside}) RETURNING place", chunk)
-                )
                 t.execute(f"DELETE FROM memory_text WHERE rowid IN ({inside})", chunk)
                 t.execute(
                     f"UPDATE memory_facts SET is_pruned = 1, changed = ? WHERE place IN ({inside})",
@@ -323,14 +320,14 @@ class SqlFacts:
 
         return self._database.read(work)
 
-    def without_vectors(self, tenant: str | None, model: str, at: float, limit: int) -> list[Fact]:
+    def without_vectors(self, tenant: str | None, model: str, limit: int) -> list[Fact]:
         """Facts that have no vector of a model."""
         rows = self._database.read(
             lambda t: t.execute(
                 "SELECT f.data FROM memory_facts AS f LEFT JOIN memory_vectors AS v ON v.place = f.place"
-                f" AND v.model = ? WHERE f.tenant = ? AND v.place IS NULL AND NOT {_OVER}"
+                " AND v.model = ? WHERE f.tenant = ? AND v.place IS NULL"
                 f" ORDER BY f.place LIMIT {limit:d}",
-                (searchable(model), known_tenant(t, tenant), at, at),
+                (searchable(model), known_tenant(t, tenant)),
             )
         )
         return list(self._rows.facts(rows))
@@ -346,12 +343,12 @@ class SqlFacts:
                 return VectorChanges(0, 0, ())
             number, forgotten = int(rows[0][0]), int(rows[0][1])
             changed = t.execute(
-                "SELECT f.data, v.vector, f.changed FROM memory_facts AS f"
+                "SELECT f.data, v.vector, f.is_pruned, f.changed FROM memory_facts AS f"
                 " LEFT JOIN memory_vectors AS v ON v.place = f.place AND v.model = ?"
                 " WHERE f.tenant = ? AND f.changed > ? ORDER BY f.changed",
                 (searchable(model), number, since),
             )
-            revision = int(changed[-1][2]) if changed else since
+            revision = int(changed[-1][3]) if changed else since
             return VectorChanges(revision, forgotten, self._rows.vector_rows(changed))
 
         return self._database.read(work)

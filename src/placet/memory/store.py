@@ -107,6 +107,8 @@ class VectorRow(NamedTuple):
     """When it begins to hold; -1e300 if it always has."""
     valid_until: float
     """When it ceases to hold; 1e300 if it does not."""
+    is_pruned: bool = False
+    """Whether it is only compared in questions about the past."""
 
 
 class VectorChanges(NamedTuple):
@@ -128,7 +130,7 @@ class Pruned(NamedTuple):
     superseded: int
     """Facts that another one replaced."""
     vectors: int
-    """Vectors that were removed."""
+    """Vectors that were removed: of other models, and of another size."""
 
 
 class FactStore(Protocol):
@@ -247,13 +249,12 @@ class FactStore(Protocol):
         """
         ...
 
-    def without_vectors(self, tenant: str | None, model: str, at: float, limit: int) -> list[Fact]:
-        """Return facts that are or will be believed and have no vector of a model.
+    def without_vectors(self, tenant: str | None, model: str, limit: int) -> list[Fact]:
+        """Return facts that have no vector of a model, also those that are not believed any more.
 
         Args:
             tenant: The tenant.
             model: Name of the model.
-            at: The time.
             limit: Maximum number of facts.
         """
         ...
@@ -291,10 +292,10 @@ class FactStore(Protocol):
     def prune(
         self, tenant: str | None, at: float, model: str | None, vector_bytes: int | None = None
     ) -> Pruned:
-        """Take facts that are not believed any more, and their vectors, out of the indexes.
+        """Take facts that are not believed any more out of the indexes.
 
-        The facts themselves stay, for questions about the past. Vectors of other models than `model`, and of
-        other lengths than `vector_bytes`, are removed.
+        The facts themselves and their vectors stay, for questions about the past. Vectors of other models
+        than `model`, and of other lengths than `vector_bytes`, are removed.
 
         Args:
             tenant: The tenant.

@@ -34,8 +34,16 @@ class VectorIndex:
     """The vectors of one tenant and one model. Safe to use from any thread."""
 
     def __init__(
-        self, store: FactStore, tenant: str | None, model: str, *, exact_up_to: int = EXACT_UP_TO
+        self,
+        store: FactStore,
+        tenant: str | None,
+        model: str,
+        *,
+        with_past: bool = False,
+        exact_up_to: int = EXACT_UP_TO,
     ) -> None:
+        """`with_past`: also the facts that consolidation has pruned, for questions about the past."""
+        self._with_past = with_past
         self._exact_up_to = exact_up_to
         self._store = store
         self._tenant = tenant
@@ -130,11 +138,14 @@ class VectorIndex:
 
     def _take(self, changes: VectorChanges) -> None:
         self._revision, self._forgotten = changes.revision, changes.forgotten
+        rows = [
+            row if self._with_past or not row.is_pruned else row._replace(vector=None) for row in changes.rows
+        ]
         if self._matrix is None:
-            sizes = [len(row.vector) // 4 for row in changes.rows if row.vector is not None]
+            sizes = [len(row.vector) // 4 for row in rows if row.vector is not None]
             if sizes:
                 self._make_room(len(sizes), sizes[0])
-        for row in changes.rows:
+        for row in rows:
             if row.vector is None and row.id not in self._places:
                 continue
             self._put(row)

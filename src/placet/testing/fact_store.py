@@ -288,7 +288,7 @@ def vectors_are_handed_out_once_per_change(make: MakeStore) -> None:
     first = store.vector_changes(None, "m", 0)
     _same({row.id: row.vector for row in first.rows}, {"a": vector, "b": None}, "at first")
     _same(list(store.vector_changes(None, "m", first.revision).rows), [], "nothing new")
-    _same(_ids(store.without_vectors(None, "m", NOW, 10)), ["b"], "missing")
+    _same(_ids(store.without_vectors(None, "m", 10)), ["b"], "missing")
     _same({row.vector for row in store.vector_changes(None, "other", 0).rows}, {None}, "another model")
     store.invalidate(None, "a", 500.0)
     changed = store.vector_changes(None, "m", first.revision).rows
@@ -308,12 +308,20 @@ def pruning_takes_out_of_indexes_and_keeps_the_past(make: MakeStore) -> None:
     store.put_vectors(None, "m", dict.fromkeys(("old", "expired", "new"), b"\0\0\0\0"))
     store.put_vectors(None, "n", {"later": b"\0\0\0\0"})
 
-    _same(tuple(store.prune(None, NOW, "m")), (1, 1, 3), "pruned")
+    _same(tuple(store.prune(None, NOW, "m")), (1, 1, 1), "pruned")
     _same(tuple(store.prune(None, NOW, "m")), (0, 0, 0), "again")
     _same(len(store.listed(None)), 4, "facts")
     _same(found(store, "build runs"), {"new"}, "now")
     _same(found(store, "build runs", at(150.0, is_past=True)), {"old", "expired"}, "then")
     _same(store.frequencies(None, ["tuesday"]).counts, {"tuesday": 1}, "only the later one is indexed")
+    rows = {
+        row.id: (row.vector is not None, row.is_pruned) for row in store.vector_changes(None, "m", 0).rows
+    }
+    old, now = (True, True), (True, False)
+    _same(rows, {"old": old, "expired": old, "new": now, "later": (False, False)}, "vectors")
+    (then,) = store.admitted(at(150.0, is_past=True), ["old"])
+    _same("tuesday" in then.indexed.own, True, "its words are compared")
+    _same(_ids(store.without_vectors(None, "n", 10)), ["old", "expired", "later", "new"], "without one")
 
 
 def what_a_run_has_read_is_known(make: MakeStore) -> None:
