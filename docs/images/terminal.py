@@ -32,7 +32,7 @@ from rich.text import Text
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = Path(__file__).with_name("terminal.svg")
 
-COLUMNS = 104
+COLUMNS = 106
 GIVEN = "--tools tools.py --policies policies.toml"
 COMMANDS = (
     (
@@ -82,7 +82,7 @@ def screen() -> list[Text]:
     with _example() as folder:
         approval = ""
         for comment, command in COMMANDS:
-            printed = _run(re.sub(r"\bID\b", approval, command), folder)
+            printed = _on_terminal(re.sub(r"\bID\b", approval, command), folder, COLUMNS)
             found = re.search(r"approval ([0-9a-f]{12})", Text.from_ansi(printed).plain)
             approval = found[1] if found else approval
             lines += [
@@ -91,8 +91,7 @@ def screen() -> list[Text]:
                 *(Text.from_ansi(line) for line in printed.split("\n\n")[0].rstrip().splitlines()),
                 Text(),
             ]
-    # As a terminal does: what is too long goes on in the next line.
-    return [part for line in lines[:-1] for part in line.divide(range(COLUMNS, len(line), COLUMNS))]
+    return lines[:-1]
 
 
 def tables() -> dict[int, list[Text]]:
@@ -101,7 +100,7 @@ def tables() -> dict[int, list[Text]]:
     with _example() as folder:
         (folder / "answers.json").write_text(ANSWERS, encoding="utf-8")
         for command in BEFORE:
-            _run(command, folder)
+            _on_terminal(command, folder, COLUMNS)
         for width in WIDTHS:
             lines = []
             for command in TABLES:
@@ -161,19 +160,6 @@ def _on_terminal(command: str, folder: Path, width: int) -> str:
     os.close(ours)
     running.wait(60)
     return said.decode().replace("\r\n", "\n")
-
-
-def _run(command: str, folder: Path) -> str:
-    return subprocess.run(
-        ["sh", "-c", command],
-        cwd=folder,
-        env=_environment(folder) | {"COLUMNS": str(COLUMNS)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    ).stdout
 
 
 def draw(lines: list[Text], columns: int = COLUMNS, label: str = _LABEL) -> str:

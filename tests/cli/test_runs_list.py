@@ -274,7 +274,16 @@ def test_sessions_of_this_repository_are_listed(placet: Placet, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "words",
-    [("runs",), ("log", "costs"), ("approvals",), ("approvals", "--standing"), ("code", "list")],
+    [
+        ("runs",),
+        ("log",),
+        ("log", "query"),
+        ("log", "costs"),
+        ("approvals",),
+        ("approvals", "--standing"),
+        ("code", "list"),
+        ("memory",),
+    ],
     ids=lambda words: "-".join(words).replace("---", "-"),
 )
 @pytest.mark.parametrize("has_agents", [False, True], ids=["fresh", "agents-only"])

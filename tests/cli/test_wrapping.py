@@ -24,8 +24,8 @@ PROSE = (
 ANSWER = f"{PROSE * 3}\n\n- {PROSE}"
 
 
-def on_terminal(width: int, *arguments: str | Path, cwd: Path) -> list[str]:
-    """The lines that a command writes to a terminal of so many columns."""
+def on_terminal(width: int, *arguments: str | Path, cwd: Path, is_quiet: bool = False) -> list[str]:
+    """The lines that a command writes to a terminal of so many columns; only its results if `is_quiet`."""
     import fcntl
     import termios
 
@@ -33,7 +33,12 @@ def on_terminal(width: int, *arguments: str | Path, cwd: Path) -> list[str]:
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     env = environment(TERM="xterm-256color", NO_COLOR="1")
     process = subprocess.Popen(
-        command(*arguments), stdin=subprocess.DEVNULL, stdout=side, stderr=side, cwd=cwd, env=env
+        command(*arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=side,
+        stderr=subprocess.DEVNULL if is_quiet else side,
+        cwd=cwd,
+        env=env,
     )
     os.close(side)
     seen = b""
@@ -99,6 +104,14 @@ def test_an_answer_keeps_its_words_and_its_list(told: Path, width: int) -> None:
     assert " ".join(ANSWER.split()) in text
     item = next(n for n, line in enumerate(lines) if line.startswith("- The answer"))
     assert lines[item + 1].startswith("  ")
+
+
+def test_results_are_as_wide_as_their_own_terminal(told: Path) -> None:
+    """Also where stdin and stderr are none, so that nobody else could be asked for its width."""
+    lines = on_terminal(160, *COMMANDS["run"], cwd=told, is_quiet=True)
+
+    [branch] = [line for line in lines if "── ✗ a" in line]
+    assert 100 < len(branch) <= 160
 
 
 @pytest.mark.parametrize("name", ["answer", "story", "story-of-a-plan", "tree"])

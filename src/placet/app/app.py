@@ -206,6 +206,13 @@ def database_files(named: str | None) -> dict[str, str | None]:
     }
 
 
+def has_records(db: str | None) -> bool:
+    """Whether there is anything to open: the default database is not made before something is recorded. One
+    that is named should be there."""
+    path = database_files(db).get("the database")
+    return db is not None or path is None or os.path.exists(path)
+
+
 @contextmanager
 def open_records(
     db: str | None,

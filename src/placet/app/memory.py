@@ -90,9 +90,12 @@ def open_memory(
     Raises:
         StorageError: it cannot be opened.
     """
-    from placet.app.app import open_records
+    from placet.app.app import has_records, open_records
     from placet.memory.sql import has_memory
 
+    if not writes and not has_records(db):
+        yield None
+        return
     with open_records(db, create=writes, writes=writes) as records:
         if not writes and not has_memory(records.database):
             yield None

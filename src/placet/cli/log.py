@@ -83,28 +83,30 @@ def log() -> None:
 def show(output: Output, run: str | None, db: str | None, as_json: bool) -> int:
     """Show what happened in a run, event by event: the newest run, or RUN (the start of its id is enough).
 
-    Exit codes: 0 shown, 2 there is no such run.
+    Exit codes: 0 shown, also if nothing is recorded yet, 2 there is no such run.
     """
     from placet.app.app import open_records
     from placet.cli.wording import no_events
-    from placet.errors import UnknownRun
 
-    with open_records(db) as records:
-        if run is None:
-            begins = ("proposal_received", "turn_loop_started")
-            newest = records.events.query(limit=1, newest=True, kind=begins)
-            if not newest or newest[0].run_id is None:
-                raise UnknownRun(
-                    f"Nothing is recorded in {records.database.name} yet. Run a plan: placet run PLAN"
-                )
-            run = newest[0].run_id
-        else:
+    if run is None:
+        found: list[Event] = look_in(db, _newest_run, [])
+        if not found and not as_json:
+            output.talk(NOTHING_YET)
+    else:
+        with open_records(db) as records:
             run = records.run_id(run)
-        found = records.events.query(run=run)
-    if not found:
-        raise no_events(run, db)
+            found = records.events.query(run=run)
+        if not found:
+            raise no_events(run, db)
     _print(output, found, as_json=as_json, with_runs=False)
     return 0
+
+
+def _newest_run(records: Records) -> list[Event]:
+    """The events of the run that began last; none if there is no run."""
+    begins = ("proposal_received", "turn_loop_started")
+    newest = records.events.query(limit=1, newest=True, kind=begins)
+    return records.events.query(run=newest[0].run_id) if newest else []
 
 
 @log.command(short_help="Events that match.")
@@ -133,12 +135,15 @@ def query(
 
     Exit codes: 0 listed, also if nothing matches, 2 bad input.
     """
-    from placet.app.app import open_records
 
-    with open_records(db) as records:
-        run = records.run_id(run) if run is not None else None
-        found = records.events.query(kind=kind or None, run=run, limit=limit, newest=True, **filters)
+    def look(records: Records) -> list[Event]:
+        of_run = records.run_id(run) if run is not None else None
+        return records.events.query(kind=kind or None, run=of_run, limit=limit, newest=True, **filters)
+
+    found: list[Event] = look_in(db, look, [])
     _print(output, reversed(found), as_json=as_json, with_runs=run is None)
+    if not found and not as_json:
+        output.talk("No event matches.")
     if len(found) == limit:
         output.talk(
             f"Only the newest {limit} are shown; see more with --limit, or all with `placet log export`."

@@ -281,6 +281,8 @@ def _console(stream: TextIO, width: int | None = None) -> Console:
             # rich would exit with 1; whether that is right only the command knows.
             raise BrokenPipeError
 
+    # rich would ask the standard streams, and this one may be another by now.
+    width = width or terminal_width(stream) or None
     if width is None:
         width = None if stream.isatty() or os.environ.get("COLUMNS", "").isdigit() else _UNBOUNDED
     # Everything shown here is data: no markup, emoji codes or guessed highlighting in it means anything.

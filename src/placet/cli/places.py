@@ -54,13 +54,10 @@ def look_in(db: str | None, look: Callable[[Records], T], nothing: T) -> T:
     Raises:
         StorageError: it cannot be used.
     """
-    import os
-
-    from placet.app.app import database_files, open_records
+    from placet.app.app import has_records, open_records
     from placet.errors import StorageUnavailable
 
-    path = database_files(db).get("the database")
-    if db is None and path is not None and not os.path.exists(path):
+    if not has_records(db):
         return nothing
     try:
         with open_records(db) as records:
