@@ -97,6 +97,39 @@ async def test_no_ready_made_loop_runs_a_program_that_git_is_set_to_run(name: st
     assert not mark.exists(), mark.read_text()
 
 
+@pytest.mark.parametrize("missing", ["commit", "tree", "blob"])
+async def test_no_ready_made_loop_fetches_objects_that_a_partial_clone_misses(
+    missing: str, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    repository = Bench(tmp_path, str(tmp_path / "placet.db")).repository
+    for branch in ("other", "main"):
+        git(repository, "checkout", "-q", "-B", branch)
+        (repository / "requirements.txt").write_text(f"# {branch}\n")
+        git(repository, "add", ".")
+        git(repository, "commit", "-qm", branch)
+    listed = git(repository, "cat-file", "--batch-all-objects", "--batch-check").splitlines()
+    heads = git(repository, "rev-parse", "main", "other").split()
+    for object_id, kind, _ in map(str.split, listed):
+        if kind == missing and object_id not in heads:
+            (repository / ".git" / "objects" / object_id[:2] / object_id[2:]).unlink()
+    for key, value in {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "far",
+        "remote.far.url": str(repository),
+        "remote.far.promisor": "true",
+        "remote.far.uploadpack": f"echo fetched >> {mark}; false",
+        "protocol.file.allow": "always",
+    }.items():
+        git(repository, "config", key, value)
+    hooks = {name: read_loop(template(name), name, name=name).hooks.before for name in template_names()}
+
+    for name, hook in hooks.items():
+        await run_hook(hook, str(repository), isolation=Isolation("none"), limits=Limits(time_s=60))
+
+        assert not mark.exists(), name
+
+
 @pytest.mark.parametrize("name", template_names())
 async def test_every_ready_made_loop_runs_confined(name: str, tmp_path: Path) -> None:
     mark = tmp_path / "mark"

@@ -11,7 +11,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from placet import Cancel, Decision, ReplanConfig, Runtime, Scope, SqlJournal, ToolError, open_database, tool
+from placet import (
+    Cancel,
+    Decision,
+    ReplanConfig,
+    Runtime,
+    Scope,
+    SqlJournal,
+    ToolContext,
+    ToolError,
+    open_database,
+    tool,
+)
 from placet.ir.codec import encode
 from placet.policy.flow import FlowRule, MarkOutput
 from placet.tools import Tool
@@ -424,6 +435,37 @@ async def test_marks_are_there_when_a_dead_run_goes_on(recorder: Recorder, tmp_p
 
     assert result["s"].error == f"policy 'r': untrusted data would choose parameter 'to' ({trail})"
     assert recorder.names == ["gate"]
+
+
+async def test_after_a_restart_a_labelled_answer_is_not_shared_with_equal_calls(
+    recorder: Recorder, tmp_path: Path
+) -> None:
+    gate = Gate()
+
+    @tool(risk="idempotent")
+    async def recall(context: ToolContext) -> str:
+        """What was stored."""
+        context.label_output({"untrusted": ("inbox",)})
+        return EVIL
+
+    def make(journal: SqlJournal) -> Runtime:
+        rt = runtime(recorder, journal=journal)
+        rt.tools.add(gate.tool(recorder))
+        rt.tools.add(recall)
+        return rt
+
+    proposal = plan(
+        call("f", "recall", idempotent=True),
+        call("g", "gate", dependencies=["f"]),
+        call("again", "recall", idempotent=True, dependencies=["g"]),
+        send("$again.output", failure_behavior="skip"),
+    )
+    image = await killed(tmp_path, make, proposal, gate.hangs, "0-0")
+
+    result = await resumed(image, make)
+
+    assert result["s"].status == "rejected"
+    assert "send" not in recorder.names
 
 
 async def test_what_a_person_says_a_tool_answered_is_marked(recorder: Recorder, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from placet import Assistant, FlowRule, ToolError, ValueSource, tool
+from placet import Assistant, FlowRule, ToolContext, ToolError, ValueSource, tool
 from placet.tools import Tool
 from tests.turns.test_rules import Dying
 from tests.turns.workroom import Workroom, call, kept_in, results
@@ -210,4 +210,33 @@ async def test_a_mark_on_one_field_marks_what_is_written_after_reading_it(tmp_pa
 
     await room.assistant([[call(first)], [call("send", to=EVIL)], "Done."], runtime=runtime).run("Look.")
 
+    assert office.sent == []
+
+
+@pytest.mark.parametrize("dies_at", [-1, 2], ids=["alive", "after the source"])
+@pytest.mark.parametrize("name", ["Ann", "whom the mail names"], ids=["typed", "written by the model"])
+async def test_an_answer_that_its_tool_has_labelled_is_no_source(
+    tmp_path: Path, name: str, dies_at: int
+) -> None:
+    @tool(name="book", risk="read_only")
+    async def labels(name: str, context: ToolContext) -> str:
+        """The address of somebody, this time from a mail."""
+        context.label_output({"untrusted": ("inbox",)})
+        return EVIL
+
+    room, office = Workroom(tmp_path), Office()
+    tools = [labels, *(each for each in office.tools() if each.name != "book")]
+    with kept_in(tmp_path) as kept:
+        turns = [[call("mail")], [call("book", name=name)], [call("send", to=EVIL)], "Done."]
+        model = Dying(turns, dies_at=dies_at)
+
+        def assistant() -> Assistant:
+            runtime = room.runtime(tools, policies=[("flow", FROM_BOOK)], **kept.parts())
+            return room.assistant(model, runtime=runtime)
+
+        ending = await assistant().run("Write to Ann.", run_id="r")
+        if dies_at >= 0:
+            ending = await assistant().resume("r")
+
+    assert ending.status == "success"
     assert office.sent == []

@@ -15,7 +15,7 @@ Keep true:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -101,7 +101,7 @@ class ValueSource(Calls, frozen=True, kw_only=True, forbid_unknown_fields=True):
             mark: The mark that the rule is about.
             heard: The person's own messages.
         """
-        if not self.fits(answer.action, answer.tool):
+        if mark in answer.labelled or not self.fits(answer.action, answer.tool):
             return False
         if self.named_param is not None:
             named = answer.action.parameters.get(self.named_param)
@@ -164,6 +164,8 @@ class ToolAnswer(NamedTuple):
     tool: ToolFacts | None
     output: JsonValue
     field_marks: FieldMarks = ()
+    labelled: Container[Mark] = ()
+    """The marks that the tool has put on this answer itself, such as an agent by what it had read."""
 
 
 class Origin(NamedTuple):

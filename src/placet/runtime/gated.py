@@ -378,7 +378,8 @@ class Gated(WithoutCalls):
         action, tool = self.filled_in(i), self.tools[i]
         if action.type != "tool_call":
             return None
-        return ToolAnswer(action, tool, result.output, self._gate.field_marks(action, tool))
+        labelled = self.labelled.get(i, NO_MARKS)
+        return ToolAnswer(action, tool, result.output, self._gate.field_marks(action, tool), labelled)
 
     def follow(
         self,

@@ -139,6 +139,8 @@ class Ended(_Note, frozen=True, tag="ended"):
     """It failed although its tool did its work."""
     bad_answer: JsonValue | msgspec.UnsetType = msgspec.UNSET
     """The answer that could not be used, where it is JSON."""
+    labelled: dict[Mark, list[str]] = {}
+    """Those of the marks that its tool has put on the output itself."""
 
 
 class Replaced(_Note, frozen=True, tag="replaced"):

@@ -21,7 +21,8 @@ from placet.errors import RunError, StorageError
 from placet.ir.action import Action
 from placet.ir.references import MissingPath
 from placet.ir.result import CANCELED_PREFIX
-from placet.policy.marks import Trail
+from placet.ir.tool_spec import Mark
+from placet.policy.marks import NO_MARKS, Marks, marks_from
 from placet.runtime.calls import AttemptFailed
 from placet.runtime.guards.idempotency import Answer, call_key
 from placet.runtime.journal import (
@@ -217,16 +218,17 @@ class Notes:
     def _ended(self, i: int) -> None:
         result = self._x.results[i]
         assert result is not None
-        marks = {mark: list(trail.steps) for mark, trail in self._x.marks_of(i).items()}
+        labelled = self._x.labelled.get(i, NO_MARKS)
         self._note(
             Ended(
                 self._x.key(i),
                 result,
                 self._tally(),
                 i in self._x.answered,
-                marks,
+                _steps_of(self._x.marks_of(i)),
                 i in self._x.bad_answers,
                 self._x.bad_answers.get(i, msgspec.UNSET),
+                _steps_of(labelled),
             )
         )
 
@@ -279,6 +281,8 @@ class Notes:
         code = {} if result.exit_code is msgspec.UNSET else {"exit_code": result.exit_code}
         x.note("action_replayed", i, {"status": result.status, **code})
         ran = self._as_it_ran(i)
+        if ended.labelled:
+            x.labelled[i] = marks_from(ended.labelled)
         if result.status != "rejected":
             x.begun(i, ran, x.tools[i])
         if result.status != "rejected" and not ended.answered:
@@ -288,19 +292,18 @@ class Notes:
             x.finished.append(i)
             x.bad_answers[i] = ended.bad_answer
         if result.status != "succeeded":
-            x.recall_marks(i, {mark: Trail(tuple(steps)) for mark, steps in ended.marks.items()})
+            x.recall_marks(i, marks_from(ended.marks))
             x.conclude(i)
             return
         x.finished.append(i)
         if x.on_success is not None:
-            marks = {mark: Trail(tuple(steps)) for mark, steps in ended.marks.items()}
-            x.follow(i, ran, result.output, self._replay.overwritten, marks)
+            x.follow(i, ran, result.output, self._replay.overwritten, marks_from(ended.marks))
         for name, value in result.state_changes.items():
             if name not in self._replay.overwritten:
                 x.write(action, name, value)
         if ended.answered:
             x.answered.add(i)
-        elif deduplicates(action, x.tools[i]):
+        elif deduplicates(action, x.tools[i]) and not x.has_labelled(i):
             # Equal calls still to come are answered by this one, as they would have been.
             x.page.end(call_key(x.run.tenant, ran), Answer(action.id, result.output))
 
@@ -354,3 +357,7 @@ class Notes:
         if decision is not None:
             self._conclude(i, decision)
         return decision is not None
+
+
+def _steps_of(marks: Marks) -> dict[Mark, list[str]]:
+    return {mark: list(trail.steps) for mark, trail in marks.items()}
