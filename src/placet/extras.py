@@ -17,6 +17,7 @@ EXTRAS: Mapping[str, str] = {
     "local": "xllamacpp",
     "mcp": "mcp",
     "postgres": "psycopg",
+    "server": "uvicorn",
 }
 """Each extra, and the module by which it is known to be installed."""
 

@@ -37,6 +37,7 @@ NEEDS = {
     "postgres": ["runs", "--db", "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"],
     "local": ["model", "--json"],
     "embed": ["model", "--json"],
+    "server": ["serve", "--no-open"],
 }
 """Something to ask for that needs the extra."""
 

@@ -24,12 +24,8 @@ if TYPE_CHECKING:
     from placet.app.app import Records
     from placet.approvals.approval import Approval, Decision
     from placet.cli.changes import Change
-    from placet.ir.json_value import JsonValue
-    from placet.redaction import Redactor
     from placet.render.advice import Advice
 
-_SECRET = "[secret]"
-"""In the place of a parameter that holds data marked as secret."""
 _RUNS = ("tool", "parameters", "compensation")
 """The fields that say what will run."""
 
@@ -89,6 +85,7 @@ def list_approvals(
     """
     import time
 
+    from placet.app.approvals import without_secrets
     from placet.approvals.sql import has_approvals
     from placet.render.advice import db_words
     from placet.render.approvals import approvals_table
@@ -136,6 +133,7 @@ def list_approvals(
 def _list_standing(output: Output, run: str | None, limit: int, db: str | None, *, as_json: bool) -> int:
     import time
 
+    from placet.app.approvals import without_secrets
     from placet.approvals.sql import has_approvals
     from placet.render.advice import db_words
     from placet.render.approvals import standing_table
@@ -193,6 +191,7 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
     from rich.text import Text
 
     from placet.app.app import open_records
+    from placet.app.approvals import count_hidden, hidden_places, without_secrets
     from placet.app.escalations import diff_of, round_of
     from placet.cli.changes import change_of, preview_now
     from placet.render.advice import db_words, name_words
@@ -208,7 +207,7 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
     change, gone = diff_of(asked_by) if asked_by is not None else ("", "")
     seen = change if reveal else output.redactor.text(change)
     (shown,) = [found] if reveal else without_secrets([found], output.redactor)
-    hidden = hidden_places(found, shown) + _places(change, seen)
+    hidden = hidden_places(found, shown) + count_hidden(change, seen)
     edited = None
     if found.open_at(now):
         edited = preview_now(found, str if reveal else output.redactor.text)
@@ -365,6 +364,7 @@ def revoke(output: Output, id: str, reason: str | None, by: str | None, db: str 
     import time
 
     from placet.app.app import open_records
+    from placet.app.approvals import without_secrets
     from placet.render.approvals import revoked_lines
 
     with open_records(db, writes=True) as records:
@@ -395,6 +395,7 @@ def _decide(
     from rich.text import Text
 
     from placet.app.app import open_records
+    from placet.app.approvals import hidden_places, without_secrets
     from placet.render.approvals import decision_line
 
     with open_records(db, writes=True) as records:
@@ -501,28 +502,18 @@ def _advise(records: Records, approval: Approval, db: str | None) -> Iterator[Ad
         yield Advice(f"Its run went on, and has ended ({clean(status, 40)}).")
 
 
-def _status(approval: Approval, now: float) -> str:
-    match approval.decision:
-        case None:
-            return "waiting" if approval.open_at(now) else "expired"
-        case "always" | "edits" if approval.revoked_at is not None:
-            return "revoked"
-        case "once" | "always" | "edits":
-            return "approved"
-        case "deny":
-            return "denied"
-        case "withdrawn":
-            return "withdrawn"
-
-
 def _as_data(approval: Approval, now: float) -> dict[str, Any]:
     import msgspec
 
-    return {**msgspec.to_builtins(approval), "status": _status(approval, now)}
+    from placet.app.approvals import status_of
+
+    return {**msgspec.to_builtins(approval), "status": status_of(approval, now)}
 
 
 def _all_as_data(output: Output, approvals: Sequence[Approval], now: float) -> list[dict[str, Any]]:
     """As they may be shown, each with the number of places that are hidden."""
+    from placet.app.approvals import hidden_places, without_secrets
+
     shown = without_secrets(approvals, output.redactor)
     return [
         {**_as_data(one, now), "hidden": hidden_places(whole, one)}
@@ -564,63 +555,3 @@ def for_people(approval: Approval, now: float, change: Change | None = None) -> 
         "decided": how_decided(approval),
         "revoked": how_revoked(approval),
     }
-
-
-def without_secrets(approvals: Sequence[Approval], redactor: Redactor) -> list[Approval]:
-    """The approvals as they may be shown."""
-    from contextlib import suppress
-
-    from placet.errors import UsageError
-
-    for one in approvals:
-        for name in one.secret:
-            # What a preview or a compensation repeats of it is as secret.
-            with suppress(UsageError):
-                redactor.add_secrets_in(one.parameters.get(name))
-    return [_shown(one, redactor) for one in approvals]
-
-
-def _shown(approval: Approval, redactor: Redactor) -> Approval:
-    from msgspec.structs import replace
-
-    fields = {name: _redacted(getattr(approval, name), redactor) for name in approval.__struct_fields__}
-    # Null is never hidden, so each name is shown as it would be, and its place is free.
-    secret = {name for name in approval.secret if name in approval.parameters}
-    shown = redactor.value({**approval.parameters, **dict.fromkeys(secret)})
-    assert isinstance(shown, dict)
-    names = zip(approval.parameters, shown.items(), strict=True)
-    fields["parameters"] = {key: _SECRET if name in secret else item for name, (key, item) in names}
-    return replace(approval, **fields)
-
-
-def _redacted(value: Any, redactor: Redactor) -> Any:
-    import msgspec
-
-    if isinstance(value, msgspec.Struct):
-        return msgspec.convert(redactor.value(msgspec.to_builtins(value)), type(value))
-    return redactor.value(value)
-
-
-def hidden_places(approval: Approval, shown: Approval, names: Sequence[str] | None = None) -> int:
-    """In how many places, of these fields or of all, something else is shown than what is there."""
-    return sum(
-        _places(getattr(approval, name), getattr(shown, name)) for name in names or approval.__struct_fields__
-    )
-
-
-def _places(given: JsonValue, shown: JsonValue) -> int:
-    from placet.redaction import REDACTED
-
-    if given == shown:
-        return 0
-    match given, shown:
-        case (dict(), dict()) if len(given) == len(shown):
-            pairs = zip(given.items(), shown.items(), strict=True)
-            return sum((key != other) + _places(item, new) for (key, item), (other, new) in pairs)
-        case (list() | tuple(), list() | tuple()) if len(given) == len(shown):
-            return sum(map(_places, given, shown))
-        case str(), str():
-            # A plan may write the mark itself: that hides nothing, and must not make this less than one.
-            return max(shown.count(REDACTED) - given.count(REDACTED), 1)
-        case _:
-            return 1

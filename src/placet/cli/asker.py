@@ -177,7 +177,8 @@ def question_lines(
 
     from rich.text import Text
 
-    from placet.cli.approvals import for_people, hidden_places, reveal_words, without_secrets
+    from placet.app.approvals import hidden_places, without_secrets
+    from placet.cli.approvals import for_people, reveal_words
     from placet.cli.changes import change_of
     from placet.render.approvals import approval_lines
     from placet.render.call_facts import confinement_words, is_safe, recovery_words

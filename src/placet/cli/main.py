@@ -32,7 +32,7 @@ from placet.cli.isolation import isolation
 from placet.cli.log import log
 from placet.cli.loop import loop
 from placet.cli.mcp import mcp
-from placet.cli.mcp_serve import serve
+from placet.cli.mcp_serve import serve as serve_mcp
 from placet.cli.memory import memory
 from placet.cli.model import model
 from placet.cli.output import Output, OutputLost, open_standard_streams
@@ -41,6 +41,7 @@ from placet.cli.replay import replay
 from placet.cli.resume import resume
 from placet.cli.run import run
 from placet.cli.runs import runs
+from placet.cli.serve import serve
 from placet.cli.tools import tools
 from placet.cli.trust import trust
 from placet.cli.verify import verify
@@ -69,7 +70,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-mcp.add_command(serve)
+mcp.add_command(serve_mcp)
 agent.add_command(test)
 agent.add_command(build)
 for _command in (
@@ -84,6 +85,7 @@ for _command in (
         resume,
         runs,
         approvals,
+        serve,
         verify,
         policy,
         graph,

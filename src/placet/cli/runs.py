@@ -20,8 +20,6 @@ from placet.cli.places import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from placet.app.app import Records
     from placet.durable.sql import RunSummary
     from placet.render.runs import Led
@@ -82,6 +80,7 @@ def list_runs(
 
     Exit codes: 0 listed, also if there are none, 2 bad input.
     """
+    from placet.app.run_rows import led_runs
     from placet.render.advice import db_words
     from placet.render.runs import draw_runs
 
@@ -96,7 +95,7 @@ def list_runs(
             with_unknown=folder is None,
             limit=limit,
         )
-        led = {} if as_json else _led(output, records, found)
+        led = {} if as_json else led_runs(records, found, output.redactor)
         return found, elsewhere, led, records.database.name
 
     nothing: tuple[list[RunSummary], int, dict[str, Led], str] = ([], 0, {}, "")
@@ -135,6 +134,7 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     from placet.app.app import is_a_programs, open_records
     from placet.app.coder import session_of
     from placet.app.loops import round_of
+    from placet.app.run_rows import led_runs
     from placet.cli.led import calls_in_flight, coding_commands
     from placet.cli.repeat import repeat_of
     from placet.errors import StorageUnavailable
@@ -177,7 +177,7 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
             for id, (tool, given) in calls_in_flight(records, summary.run_id, output.redactor).items():
                 history.led.note_call(id, tool, given)
         started = records.journal.started_by(summary.run_id)
-        led = {} if as_json else _led(output, records, started)
+        led = {} if as_json else led_runs(records, started, output.redactor)
     is_known = history.last is not None or history.led is not None
     if result is not None and is_known and summary.status not in ("running", "interrupted"):
         history.settle(result)
@@ -265,41 +265,6 @@ def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
         said = f"{count(len(dropped), 'run')} dropped." if dropped else "No run ended before that."
         output.show(Text(said))
     return 0
-
-
-def _led(output: Output, records: Records, found: Sequence[RunSummary]) -> dict[str, Led]:
-    """Those among them that a model leads; without secrets."""
-    from contextlib import suppress
-
-    from placet.agents.kept import agent_of
-    from placet.app.coder import session_of
-    from placet.assistant.assistant import kept_of
-    from placet.errors import PlacetError
-    from placet.inference.messages import Text
-    from placet.render.runs import Led
-
-    made: dict[str, Led] = {}
-    for summary in found:
-        if summary.actions:
-            continue  # A plan.
-        with suppress(PlacetError):  # A program may keep runs of which only it knows what they are.
-            proposal = records.journal.record(summary.run_id).proposal
-            is_left = False
-            if (session := session_of(proposal.context)) is not None:
-                # Of its iterations the source says enough.
-                task = str(proposal.context.get("intent", "")) if session == summary.run_id else ""
-            elif (agent := agent_of(proposal.context)) is not None:
-                is_named = agent.spec.id in summary.source
-                task = agent.task if is_named else f"{agent.spec.id}: {agent.task}"
-            else:
-                kept = kept_of(proposal)
-                if kept.is_chat and summary.status == "waiting":
-                    result = records.journal.shown(summary.run_id)
-                    is_left = result is not None and all(each.kind == "message" for each in result.waiting)
-                parts = kept.task.parts if kept.task is not None else ()
-                task = " ".join(part.text for part in parts if isinstance(part, Text))
-            made[summary.run_id] = Led(output.redactor.text(task), is_left)
-    return made
 
 
 def _as_data(summary: RunSummary) -> dict[str, Any]:

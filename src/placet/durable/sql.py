@@ -355,6 +355,54 @@ class SqlJournal:
         here, values = in_folder("folder", folder, with_unknown=with_unknown)
         return self.database.read(lambda t: self._list(t, status, (since, until), here, values, limit))
 
+    def page(
+        self,
+        *,
+        status: str | None = None,
+        folder: str | None = None,
+        tenant: str | None = None,
+        before: tuple[float, str] | None = None,
+        limit: int = 50,
+    ) -> list[RunSummary]:
+        """Return runs that no other run started, newest first, some at a time.
+
+        Args:
+            status: Only runs with this status.
+            folder: Only runs that were started in this folder or below it.
+            tenant: Only runs of this tenant. `None`: of all.
+            before: When the last run of the page before began, and its id. `None`: the first page.
+            limit: Most runs to return.
+        """
+        here, place = in_folder("folder", folder)
+        conditions = [
+            here,
+            "(parent IS NULL OR NOT EXISTS (SELECT 1 FROM runs AS o WHERE o.run_id = parent))",
+        ]
+        values: list[Value] = [*place]
+        if status is not None:
+            where, wanted = _where_status(status)
+            conditions.append(where.removeprefix(" WHERE "))
+            values += wanted
+        if tenant is not None:
+            conditions.append("tenant = ?")
+            values.append(self._listed(tenant))
+        if before is not None:
+            conditions.append("(begun, run_id) < (?, ?)")
+            values += [float(before[0]), searchable(before[1])]
+        # Whether somebody is at work is found out afterwards; see `_where_status`.
+        most = "" if status in ("running", "interrupted") else f" LIMIT {limit:d}"
+
+        def work(t: Transaction) -> list[RunSummary]:
+            rows = t.execute(
+                f"SELECT run_id FROM {self._table} WHERE {' AND '.join(conditions)}"
+                f" ORDER BY begun DESC, run_id DESC{most}",
+                values,
+            )
+            found = self._summaries(t, [row[0] for row in rows])
+            return [each for each in found if status is None or each.status == status][:limit]
+
+        return self.database.read(work)
+
     def started_by(self, run_id: str) -> list[RunSummary]:
         """Return the runs that a run started, oldest first, each followed by those that it started in turn.
 

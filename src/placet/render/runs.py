@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rich.text import Text
 
@@ -33,6 +33,8 @@ class Led(NamedTuple):
     task: str
     is_left: bool = False
     """A conversation that waits for nothing but the next message."""
+    kind: Literal["task", "chat", "agent", "code", "round", "turns"] | None = None
+    """What leads it; None where only a program knows."""
 
 
 class _Row(NamedTuple):

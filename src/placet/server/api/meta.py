@@ -1,0 +1,86 @@
+"""The server itself: health, who asks, live updates, the description of the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+
+from placet import __version__
+from placet.server.api.runs import Position
+from placet.server.endpoint import Call, Endpoint
+from placet.server.stream import Watcher
+
+
+class Health(msgspec.Struct, frozen=True):
+    """Whether the server takes work."""
+
+    status: str
+    """`ok`, or `draining` while it ends."""
+    version: str
+
+
+class Me(msgspec.Struct, frozen=True):
+    """Who asks, and of what server."""
+
+    name: str
+    tenant: str | None
+    rights: list[str]
+    folders: list[str]
+    """Folders in which work may be started."""
+    database: str
+    version: str
+
+
+class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to hear of."""
+
+    after: Position | None = None
+    """The position in the log after which to begin. Default: now."""
+    run: str | None = None
+    """Only this run."""
+
+
+def health(call: Call) -> Health:
+    """Whether the server takes work."""
+    return Health("draining" if call.site.is_draining else "ok", __version__)
+
+
+def me(call: Call) -> Me:
+    """Who asks."""
+    token, site = call.token, call.site
+    return Me(
+        name=token.name,
+        tenant=token.tenant,
+        rights=list(token.rights),
+        folders=list(site.folders) if token.tenant is None else [],
+        database=site.records.database.name if token.tenant is None else "",
+        version=__version__,
+    )
+
+
+async def stream(call: Call) -> Response:
+    """Live updates, as server-sent events."""
+    query: StreamQuery = call.query
+    watcher = Watcher(call.token, query.run)
+    return StreamingResponse(
+        call.site.stream.follow(
+            watcher, call.last_event_id if call.last_event_id is not None else query.after
+        ),
+        media_type="text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
+
+
+def openapi(call: Call) -> dict[str, Any]:
+    """The description of the API."""
+    return call.site.description
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/health", health, None, Health, "Say whether the server takes work.", is_open=True),
+    Endpoint("GET", "/me", me, None, Me, "Say who asks."),
+    Endpoint("GET", "/openapi.json", openapi, None, dict[str, Any], "Describe the API."),
+    Endpoint("GET", "/stream", stream, "see", Response, "Follow the log.", query=StreamQuery),
+)

@@ -1,0 +1,146 @@
+"""Runs: a list, one run, its events."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from placet.app.run_rows import RunRow, rows_of
+from placet.errors import InputError
+from placet.events.event import Event
+from placet.server.answers import NotFound
+from placet.server.endpoint import Call, Endpoint
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
+Position = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
+class RunsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which runs."""
+
+    status: str | None = None
+    folder: str | None = None
+    limit: Limit = 50
+    after: str | None = None
+    """`next` of the page before."""
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    """Runs that no other run started, newest first."""
+
+    runs: list[RunRow]
+    next: str | None
+    """`after` of the next page; null on the last."""
+
+
+class RunShown(msgspec.Struct, frozen=True):
+    """One run."""
+
+    run: RunRow
+    started: list[RunRow]
+    """The runs that it started, each followed by those that it started in turn."""
+    cursor: int
+    """Up to which position of the log this was read: `after` of the stream."""
+
+
+class EventsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which events."""
+
+    after: Position | None = None
+    limit: Limit = 500
+    kind: str | None = None
+    """A kind, or several with commas between them."""
+    newest: bool = False
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Events in the order of the log."""
+
+    events: list[Event]
+    next: int | None
+    """`after` of the next page; null on the last."""
+
+
+def list_runs(call: Call) -> RunPage:
+    """The newest runs."""
+    query: RunsQuery = call.query
+    site = call.site
+    found = site.records.journal.page(
+        status=query.status,
+        folder=query.folder,
+        tenant=call.token.tenant,
+        before=_cursor(query.after),
+        limit=query.limit + 1,
+    )
+    page = found[: query.limit]
+    more = f"{page[-1].begun!r}~{page[-1].run_id}" if len(found) > query.limit else None
+    return RunPage(rows_of(site.records, page, site.redactor), more)
+
+
+def _cursor(given: str | None) -> tuple[float, str] | None:
+    if given is None:
+        return None
+    begun, mark, run_id = given.partition("~")
+    try:
+        at = float(begun)
+    except ValueError:
+        at = float("nan")
+    if not mark or at != at:
+        raise InputError("'after' is not the `next` of a page before.")
+    return at, run_id
+
+
+def show_run(call: Call) -> RunShown:
+    """One run, and what it started."""
+    site = call.site
+    # First: what is written meanwhile is then sent by the stream.
+    cursor = site.records.events.last_position()
+    summary = site.run(call.token, call.path["run"])
+    started = site.records.journal.started_by(summary.run_id)
+    (row,) = rows_of(site.records, [summary], site.redactor)
+    return RunShown(row, rows_of(site.records, started, site.redactor), cursor)
+
+
+def list_events(call: Call) -> EventPage:
+    """The events of a run."""
+    site, query = call.site, call.query
+    run_id = call.path["run"]
+    try:
+        site.run(call.token, run_id)
+    except NotFound:
+        # The log may know runs that are not kept.
+        if not site.records.events.query(run=run_id, tenant=call.token.tenant, limit=1):
+            raise
+    return event_page(call, query, run=run_id)
+
+
+def event_page(call: Call, query: Any, *, run: str | None) -> EventPage:
+    """Some events that the caller may see."""
+    site = call.site
+    kinds = [each for each in query.kind.split(",") if each] if query.kind else None
+    found = site.records.events.query(
+        run=run,
+        kind=kinds,
+        tenant=call.token.tenant,
+        after=query.after,
+        limit=query.limit,
+        newest=query.newest,
+    )
+    more = found[-1].seq if len(found) == query.limit and not query.newest else None
+    return EventPage([site.shown(event) for event in found], more)
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/runs", list_runs, "see", RunPage, "List the newest runs.", query=RunsQuery),
+    Endpoint("GET", "/runs/{run}", show_run, "see", RunShown, "Show one run."),
+    Endpoint(
+        "GET",
+        "/runs/{run}/events",
+        list_events,
+        "see",
+        EventPage,
+        "List the events of a run.",
+        query=EventsQuery,
+    ),
+)

@@ -1,0 +1,146 @@
+"""The server as an ASGI application: the API, the page's files, and the guard in front of all of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from placet import __version__
+from placet.server.answers import failure
+from placet.server.api import decisions, meta, runs
+from placet.server.endpoint import BASE, Endpoint, describe
+from placet.server.guard import Asgi, Guard
+from placet.server.site import Site
+from placet.server.stream import Stream
+from placet.server.tokens import BROWSER_S, Tokens
+
+if TYPE_CHECKING:
+    from placet.app.app import Records
+    from placet.redaction import Redactor
+
+PAGE = Path(__file__).parent / "page"
+ENDPOINTS: tuple[Endpoint, ...] = (*meta.ENDPOINTS, *runs.ENDPOINTS, *decisions.ENDPOINTS)
+_OPEN = {BASE + each.path for each in ENDPOINTS if each.is_open}
+
+
+def make_site(
+    records: Records,
+    tokens: Tokens,
+    redactor: Redactor,
+    *,
+    folders: Sequence[str] = (),
+    db: str | None = None,
+) -> Site:
+    """What is served, from the records of one database."""
+    stream = Stream(records.events)
+    site = Site(records, tokens, stream, redactor, folders=folders, db=db)
+    stream.shown = site.shown
+    site.description = describe(ENDPOINTS, __version__)
+    return site
+
+
+def make_app(
+    site: Site,
+    *,
+    hosts: Collection[str],
+    origins: Collection[str],
+    cookie: str,
+    is_secure: bool = False,
+    trusted_proxies: Collection[str] = (),
+) -> Asgi:
+    """The application that serves a site.
+
+    Args:
+        site: What is served.
+        hosts: The values of Host that are answered.
+        origins: The values of Origin that may write.
+        cookie: Name of the cookie.
+        is_secure: Whether browsers reach it by https.
+        trusted_proxies: Addresses whose `X-Forwarded-For` is believed.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with site.stream.running():
+            yield
+
+    async def login(request: Request) -> Response:
+        made = site.tokens.redeem(request.query_params.get("code", ""))
+        if made is None:
+            return RedirectResponse("/?login=expired", 303)
+        found = RedirectResponse("/", 303)
+        found.set_cookie(
+            cookie, made, max_age=int(BROWSER_S), path="/", httponly=True, samesite="strict", secure=is_secure
+        )
+        return found
+
+    async def not_found(request: Request, _: Exception) -> Response:
+        return failure(404, "not_found", f"There is nothing at {request.url.path}.")
+
+    async def wrong_method(request: Request, _: Exception) -> Response:
+        return failure(405, "method", f"{request.method} is not used at {request.url.path}.")
+
+    routes: list[BaseRoute] = [
+        *(each.route(site) for each in ENDPOINTS),
+        Route("/login", login, methods=["GET"]),
+        Route("/", page_file, methods=["GET"]),
+        Route("/page/{path:path}", page_file, methods=["GET"]),
+    ]
+    inner = Starlette(
+        routes=routes, lifespan=lifespan, exception_handlers={404: not_found, 405: wrong_method}
+    )
+    return Guard(
+        inner,
+        site.tokens,
+        hosts=hosts,
+        origins=origins,
+        cookie=cookie,
+        is_public=_is_public,
+        trusted_proxies=trusted_proxies,
+    )
+
+
+def _is_public(method: str, path: str) -> bool:
+    """The page's own files hold nothing; what they show comes from the API."""
+    return method in ("GET", "HEAD") and (not path.startswith(f"{BASE}/") or path in _OPEN)
+
+
+async def page_file(request: Request) -> Response:
+    """A file of the page."""
+    found = find_file(request.path_params.get("path", "index.html"))
+    if found is None:
+        return failure(404, "not_found", f"There is nothing at {request.url.path}.")
+    # Asked for again each time, and answered with its tag: a new version is never mixed with an old one.
+    return FileResponse(found, media_type=_TYPES[found.suffix], headers={"cache-control": "no-cache"})
+
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".json": "application/json",
+    ".webmanifest": "application/manifest+json",
+    ".txt": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
+}
+
+
+def find_file(given: str) -> Path | None:
+    """A file of the page by its path below the folder; None where there is none, or it lies elsewhere."""
+    if "\0" in given or "\\" in given:
+        return None
+    path = (PAGE / given).resolve()
+    if not path.is_relative_to(PAGE.resolve()) or path.suffix not in _TYPES or not path.is_file():
+        return None
+    return path

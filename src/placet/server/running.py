@@ -1,0 +1,139 @@
+"""The server as a process: the socket, the addresses that it answers to, and its end.
+
+Keep true:
+1. Nothing but loopback is listened on unless a person asks for it, and then only with TLS or behind a named
+   proxy that has it.
+2. Whoever stops the server ends every stream at once, so that it does not wait for browsers to go away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+import uvicorn
+
+from placet.errors import InputError, UsageError
+from placet.server.guard import Asgi
+
+_DRAIN_S = 10
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def check_address(host: str, *, allow_remote: bool, has_tls: bool, proxies: Sequence[str]) -> None:
+    """Refuse to be reached from elsewhere unless a person asks for it, over an encrypted connection.
+
+    Raises:
+        UsageError: so it would be.
+    """
+    if is_loopback(host):
+        return
+    if not allow_remote:
+        raise UsageError(
+            f"'{host}' can be reached from other machines, so the server does not listen there by itself. "
+            "Add --allow-remote, and --cert and --key or --trusted-proxy; or leave --host out and use "
+            "`ssh -L 8765:localhost:8765`."
+        )
+    if not has_tls and not proxies:
+        raise UsageError(
+            "Without encryption everybody on the way reads the token. Give --cert and --key, or "
+            "--trusted-proxy with the address of a proxy that speaks TLS to browsers."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address can be reached from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Raises:
+        InputError: the address is taken, or is none of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((host, port))
+        opened.listen(256)
+        opened.setblocking(False)
+    except OSError as error:
+        opened.close()
+        raise InputError(
+            f"Cannot listen on {host} port {port}: {error.strerror or error}. Choose another with --port; 0 "
+            "takes any that is free."
+        ) from None
+    return opened
+
+
+def addresses(host: str, port: int, names: Sequence[str], *, is_secure: bool) -> tuple[list[str], list[str]]:
+    """The values of Host that are answered, and those of Origin that may write."""
+    scheme, usual = ("https", 443) if is_secure else ("http", 80)
+    own = [*LOOPBACK, host] if is_loopback(host) else [host]
+    hosts: list[str] = []
+    for name in dict.fromkeys([*own, *names]):
+        shown = f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
+        # A proxy may stand on another port than the server; then it is named with it.
+        has_port = ":" in shown.rpartition("]")[2]
+        hosts.append(shown if has_port else f"{shown}:{port}")
+        if not has_port and (port == usual or name in names):
+            hosts.append(shown)
+    return hosts, [f"{scheme}://{each}" for each in hosts]
+
+
+class Server(uvicorn.Server):
+    """A server that says so when it is told to end."""
+
+    def __init__(self, config: uvicorn.Config, on_exit: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_exit = on_exit
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal says that it is enough."""
+        self._loop = asyncio.get_running_loop()
+        await super().serve(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._on_exit)
+        super().handle_exit(sig, frame)
+
+
+def make_server(
+    app: Asgi, *, cert: str | None, key: str | None, on_exit: Callable[[], None] = lambda: None
+) -> Server:
+    """A server for an application.
+
+    Raises:
+        InputError: the certificate or its key cannot be used.
+    """
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
+        ssl_certfile=cert,
+        ssl_keyfile=key,
+        timeout_graceful_shutdown=_DRAIN_S,
+        h11_max_incomplete_event_size=64 * 1024,
+        limit_concurrency=2000,
+    )
+    try:
+        config.load()
+    except (OSError, ValueError) as error:
+        raise InputError(f"The certificate or its key cannot be used: {error}. Both are PEM files.") from None
+    return Server(config, on_exit)

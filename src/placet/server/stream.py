@@ -1,0 +1,278 @@
+"""Live updates: what is written to the log, by whatever process, sent to everybody who watches.
+
+One task reads the log and encodes each event once. Watchers take what they may see from a bounded ring, in
+batches; one that is further behind than the ring reaches reads on in the log. So a slow watcher costs no
+memory, and nobody misses an event.
+
+Keep true:
+1. Log events reach a watcher in the order of the log, without a gap, from the position that it names.
+2. An event is encoded once, however many watch.
+3. Nothing is read while nobody watches.
+4. Words that a model says, as they come, are not in the log: they are sent to whoever watches now, and are
+   dropped for everybody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from placet.errors import StorageError
+from placet.events.event import Event
+from placet.events.sql import SqlEvents
+from placet.server.answers import to_json
+from placet.server.tokens import Token
+
+POLL_S = 0.1
+PING_S = 15.0
+KEPT = 20_000
+"""Items in the ring."""
+_PAGE = 1_000
+
+NEEDS = frozenset(
+    {
+        "approval_requested",
+        "approval_recorded",
+        "action_unknown",
+        "proposal_ended",
+        "turn_loop_ended",
+        "run_resumed",
+        "coding_state_changed",
+        "coding_question_asked",
+        "round_ended",
+    }
+)
+"""Kinds after which something else may wait for a person than before."""
+STANDING = frozenset(
+    {
+        *("proposal_received", "proposal_ended", "run_resumed", "turn_loop_started", "turn_loop_ended"),
+        *("coding_started", "coding_state_changed", "round_started", "round_phase", "round_ended"),
+    }
+)
+"""Kinds after which a run may stand otherwise in a list."""
+
+
+class Item(NamedTuple):
+    """Something that watchers may get."""
+
+    seq: int
+    """Of an event its position; 0 of what is not in the log."""
+    kind: str
+    """The kind of an event in the log; else the name of what is sent."""
+    tenant: str | None
+    run_id: str | None
+    data: bytes
+
+
+class Watcher(NamedTuple):
+    """What somebody wants to hear of."""
+
+    token: Token
+    run: str | None = None
+    """Only this run."""
+
+    def wants(self, item: Item) -> bool:
+        """Whether an item is for it."""
+        return self.token.sees(item.tenant) and (self.run is None or item.run_id == self.run)
+
+
+class Stream:
+    """The log, as it goes on."""
+
+    def __init__(
+        self,
+        events: SqlEvents,
+        *,
+        shown: Callable[[Event], Event] = lambda event: event,
+        poll_s: float = POLL_S,
+        kept: int = KEPT,
+    ) -> None:
+        self._events = events
+        self.shown = shown
+        """An event as it may be sent."""
+        self._poll_s = poll_s
+        self._ring: deque[Item] = deque(maxlen=kept)
+        self._count = 0
+        """Items that were ever in the ring."""
+        self._seq: int | None = None
+        """Up to which position the log was read; None before anybody watched."""
+        self._floor = 0
+        """From which position on the ring holds everything."""
+        self._news = asyncio.Event()
+        self._watching = 0
+        self._wanted = asyncio.Event()
+        self._closed = False
+        self.listeners: list[Callable[[Sequence[Event]], None]] = []
+        """Called with each batch of events."""
+
+    # Reading the log
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Read the log as long as it is entered."""
+        task = asyncio.create_task(self._read(), name="placet-stream")
+        try:
+            yield
+        finally:
+            self.close()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _read(self) -> None:
+        while True:
+            await self._wanted.wait()
+            try:
+                found = await asyncio.to_thread(self._new_events, await self._begin())
+            except StorageError:
+                found = []  # It may come back; whoever asks for something is told.
+                await asyncio.sleep(1.0)
+            if found:
+                self._take(found)
+            if len(found) < _PAGE:
+                await asyncio.sleep(self._poll_s)
+
+    async def _begin(self) -> int:
+        """Up to which position the log was read: at first, all of it."""
+        if self._seq is None:
+            newest = await asyncio.to_thread(self._events.last_position)
+            if self._seq is None:  # Another may have been quicker.
+                self._seq = self._floor = newest
+        return self._seq
+
+    def _new_events(self, after: int) -> list[Event]:
+        if self._events.last_position() <= after:
+            return []
+        return self._events.query(after=after, limit=_PAGE)
+
+    def _take(self, found: Sequence[Event]) -> None:
+        for event in found:
+            self._put(encode(self.shown(event)))
+        self._seq = found[-1].seq
+        for listen in self.listeners:
+            listen(found)
+        self._tell()
+
+    def _put(self, item: Item) -> None:
+        if len(self._ring) == self._ring.maxlen:
+            # What falls out of the ring is not held any more.
+            self._floor = max(self._floor, self._ring[0].seq)
+        self._ring.append(item)
+        self._count += 1
+
+    def send(self, kind: str, data: Any, *, tenant: str | None, run_id: str | None) -> None:
+        """Send something that is not in the log to whoever watches now. On the event loop."""
+        if self._watching:
+            self._put(Item(0, kind, tenant, run_id, to_json(data)))
+            self._tell()
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    def close(self) -> None:
+        """Let everybody who watches go. On the event loop."""
+        self._closed = True
+        self._tell()
+
+    # Watching
+
+    async def follow(self, watcher: Watcher, after: int | None) -> AsyncIterator[bytes]:
+        """Yield server-sent events from after a position in the log on; from now on, where none is named."""
+        self._watching += 1
+        self._wanted.set()
+        try:
+            newest = await self._begin()
+            cursor = newest if after is None else min(after, newest)
+            # Said at once: whoever connects again before anything happens must not ask for all of it.
+            yield b"retry: 1000\nid: %d\nevent: hello\ndata: {}\n\n" % cursor
+            place: int | None = None
+            while not self._closed:
+                news = self._news
+                if place is None or place < self._count - len(self._ring):
+                    async for block, reached in self._catch_up(watcher, cursor):
+                        cursor = reached
+                        if block:
+                            yield block
+                    place = self._place_after(cursor)
+                items = list(islice(self._ring, place - (self._count - len(self._ring)), None))
+                place = self._count
+                cursor = max([cursor, *(item.seq for item in items)])
+                blocks = list(_blocks(item for item in items if watcher.wants(item)))
+                if blocks:
+                    yield b"".join(blocks)
+                    continue
+                try:
+                    await asyncio.wait_for(news.wait(), PING_S)
+                except TimeoutError:
+                    yield b": ping\n\n"
+        finally:
+            self._watching -= 1
+            if not self._watching:
+                self._wanted.clear()
+
+    async def _catch_up(self, watcher: Watcher, cursor: int) -> AsyncIterator[tuple[bytes, int]]:
+        """What is in the log and no longer in the ring."""
+        while cursor < self._floor:
+            high = self._floor
+            found = await asyncio.to_thread(
+                partial(
+                    self._events.query,
+                    after=cursor,
+                    run=watcher.run,
+                    tenant=watcher.token.tenant,
+                    limit=_PAGE,
+                )
+            )
+            wanted = [event for event in found if event.seq <= high]
+            items = [encode(self.shown(event)) for event in wanted]
+            cursor = wanted[-1].seq if len(wanted) == _PAGE else high
+            yield b"".join(_blocks(item for item in items if watcher.wants(item))), cursor
+
+    def _place_after(self, cursor: int) -> int:
+        """Where in the ring to go on after a position in the log."""
+        first = self._count - len(self._ring)
+        for offset, item in enumerate(self._ring):
+            if item.seq > cursor:
+                return first + offset
+        return self._count
+
+
+def encode(event: Event) -> Item:
+    """An event as it is sent."""
+    return Item(event.seq, event.kind, event.tenant, event.run_id, to_json(event))
+
+
+def _blocks(items: Iterable[Item]) -> Iterable[bytes]:
+    """Server-sent events: runs of log events as one batch each, with what follows from them."""
+    batch: list[Item] = []
+    for item in items:
+        if item.seq:
+            batch.append(item)
+            if len(batch) < _PAGE:
+                continue
+        if batch:
+            yield from _batch(batch)
+            batch = []
+        if not item.seq:
+            yield b"event: %s\ndata: %s\n\n" % (item.kind.encode(), item.data)
+    if batch:
+        yield from _batch(batch)
+
+
+def _batch(items: Sequence[Item]) -> Iterable[bytes]:
+    yield b"id: %d\nevent: log\ndata: [%s]\n\n" % (items[-1].seq, b",".join(item.data for item in items))
+    runs = _runs(items, STANDING)
+    if runs:
+        yield b"event: runs\ndata: %s\n\n" % to_json({"run_ids": runs})
+    if needing := _runs(items, NEEDS):
+        yield b"event: needs\ndata: %s\n\n" % to_json({"run_ids": needing})
+
+
+def _runs(items: Sequence[Item], kinds: Collection[str]) -> list[str]:
+    return sorted({item.run_id for item in items if item.kind in kinds and item.run_id is not None})

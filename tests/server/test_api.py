@@ -1,0 +1,160 @@
+"""What the API answers: runs, what waits for a person, decisions, and who sees them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.server.web import Web, opened
+
+
+@pytest_asyncio.fixture
+async def web(tmp_path: Path) -> AsyncIterator[Web]:
+    async with opened(tmp_path) as made:
+        yield made
+
+
+async def test_runs_come_newest_first_page_by_page(web: Web) -> None:
+    runtime = web.runtime()
+    plan = {"actions": [{"id": "a", "tool": "echo", "parameters": {"text": "x"}}]}
+    made = [(await runtime.execute(plan)).run_id for _ in range(5)]
+
+    seen: list[str] = []
+    after = ""
+    while True:
+        page = await web.api(f"/runs?limit=2{after}")
+        seen += [run["run_id"] for run in page["runs"]]
+        if page["next"] is None:
+            break
+        after = f"&after={page['next']}"
+
+    assert seen == made[::-1]
+
+
+async def test_run_says_what_kind_it_is_and_how_it_stands(web: Web) -> None:
+    result = await web.ask()
+
+    found = await web.api(f"/runs/{result.run_id}")
+
+    assert (found["run"]["kind"], found["run"]["status"]) == ("plan", "waiting")
+    assert found["cursor"] == web.records.events.last_position()
+
+
+@pytest.mark.parametrize("path", ["/runs/none", "/runs/none/events", "/approvals/none", "/nothing"])
+async def test_what_is_not_there_is_404(web: Web, path: str) -> None:
+    found = await web.get(f"/api/v1{path}")
+
+    assert found.status_code == 404
+    assert found.json()["error"]["message"]
+
+
+async def test_start_of_an_id_is_not_enough(web: Web) -> None:
+    result = await web.ask()
+
+    found = await web.get(f"/api/v1/runs/{result.run_id[:6]}")
+
+    assert found.status_code == 404
+
+
+async def test_approval_waits_with_what_it_is_about_and_is_gone_once_decided(web: Web) -> None:
+    result = await web.ask("good morning")
+
+    (item,) = (await web.api("/needs-you"))["items"]
+    said = await web.post(
+        f"/approvals/{item['id']}/decision", {"decision": "once", "fingerprint": item["fingerprint"]}
+    )
+    after = await web.api("/needs-you")
+
+    assert (item["kind"], item["tool"], item["run_id"]) == ("approval", "send", result.run_id)
+    assert item["parameters"] == {"text": "good morning"}
+    assert (item["risk"], item["reversibility"]) == ("destructive", "irreversible")
+    assert item["reasons"]
+    assert said.json()["status"] == "approved"
+    assert after["count"] == 0
+    assert web.records.approvals.get(item["id"]).decided_by == "owner"
+
+
+async def test_of_two_who_decide_at_once_one_wins_and_the_other_is_told(web: Web) -> None:
+    waiting = (await web.ask()).waiting[0].approval
+    other = web.tokens.add("ann", rights=["see", "decide"])
+    path = f"/approvals/{waiting}/decision"
+
+    answers = await asyncio.gather(
+        web.post(path, {"decision": "once"}),
+        web.post(path, {"decision": "deny", "reason": "no"}, token=other),
+    )
+
+    assert sorted(each.status_code for each in answers) == [200, 409]
+    won = web.records.approvals.get(waiting).decided_by
+    (lost,) = (each for each in answers if each.status_code == 409)
+    assert lost.json()["error"]["code"] == "usage.approval_decided"
+    assert won in lost.json()["error"]["message"]
+
+
+async def test_what_was_shown_is_what_is_decided(web: Web) -> None:
+    waiting = (await web.ask()).waiting[0].approval
+
+    found = await web.post(f"/approvals/{waiting}/decision", {"decision": "once", "fingerprint": "0" * 64})
+
+    assert found.status_code == 409
+    assert web.records.approvals.get(waiting).decision is None
+
+
+async def test_tenants_see_and_decide_only_their_own(web: Web) -> None:
+    mine, theirs, nobodys = await web.ask(tenant="a"), await web.ask(tenant="b"), await web.ask()
+    token = web.tokens.add("a's", tenant="a", rights=["see", "decide", "start"])
+    others = theirs.waiting[0].approval
+
+    runs = await web.api("/runs", token=token)
+    needs = await web.api("/needs-you", token=token)
+    log = await web.api(f"/runs/{mine.run_id}/events", token=token)
+    refused = [
+        await web.get(f"/api/v1{path}", token=token)
+        for path in (
+            f"/runs/{theirs.run_id}",
+            f"/runs/{theirs.run_id}/events",
+            f"/runs/{nobodys.run_id}",
+            f"/approvals/{others}",
+        )
+    ]
+    refused.append(await web.post(f"/approvals/{others}/decision", {"decision": "once"}, token=token))
+
+    assert [run["run_id"] for run in runs["runs"]] == [mine.run_id]
+    assert [item["run_id"] for item in needs["items"]] == [mine.run_id]
+    assert {event["tenant"] for event in log["events"]} == {"a"}
+    assert {each.status_code for each in refused} == {404}
+    assert web.records.approvals.get(others).decision is None
+
+
+async def test_secrets_and_steering_characters_leave_in_no_answer(web: Web) -> None:
+    result = await web.ask(f"token {web.owner} \x1b[31m\u202e<script>alert(1)</script>")
+
+    texts = [
+        (await web.get(f"/api/v1{path}")).text
+        for path in ("/needs-you", f"/runs/{result.run_id}/events", "/runs")
+    ]
+
+    assert "<script>" in texts[0]  # As a text in JSON, which the page shows as text.
+    for text in texts:
+        assert web.owner not in text
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+async def test_query_that_means_nothing_is_a_clear_error(web: Web) -> None:
+    for path in ("/runs?limit=0", "/runs?limit=x", "/runs?after=7", "/runs?what=1", "/runs?limit=1&limit=2"):
+        found = await web.get(f"/api/v1{path}")
+        assert found.status_code == 400, path
+        assert found.json()["error"]["message"]
+
+
+async def test_description_names_every_path(web: Web) -> None:
+    found = await web.api("/openapi.json")
+
+    assert found["openapi"].startswith("3.1")
+    assert "/api/v1/approvals/{approval}/decision" in found["paths"]
+    assert "ApprovalNeeded" in found["components"]["schemas"]

@@ -1,0 +1,161 @@
+"""Live updates: in order, none missing, encoded once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+
+from placet.events.event import Event
+from placet.server import stream as streaming
+from placet.server.stream import Stream, Watcher
+from placet.server.tokens import Token
+from tests.server.web import Web, opened
+
+OWNER = Token(name="owner", digest="", created_at=0.0, rights=("see",))
+
+
+@pytest_asyncio.fixture
+async def web(tmp_path: Path) -> AsyncIterator[Web]:
+    async with opened(tmp_path) as made:
+        yield made
+
+
+def write(web: Web, count: int, *, run: str = "r", tenant: str | None = None, kind: str = "note") -> None:
+    made = [Event(0, kind, 1.0, run, tenant=tenant, data={"n": n}) for n in range(count)]
+    web.records.events.write(made).result()
+
+
+async def read(
+    stream: Stream, watcher: Watcher, after: int | None, until: int, *, names: Sequence[str] = ("log",)
+) -> list[tuple[str, Any]]:
+    """What a watcher gets, up to an event of the log."""
+    found: list[tuple[str, Any]] = []
+    following = stream.follow(watcher, after)
+    async with asyncio.timeout(30):
+        async for block in following:
+            for part in block.decode().split("\n\n"):
+                fields = dict(line.partition(": ")[::2] for line in part.splitlines())
+                if fields.get("event") in names:
+                    found.append((fields["event"], json.loads(fields["data"])))
+            seen = [event["seq"] for name, data in found if name == "log" for event in data]
+            if seen and seen[-1] >= until:
+                break
+    await following.aclose()
+    return found
+
+
+def positions(found: Sequence[tuple[str, Any]]) -> list[int]:
+    return [event["seq"] for name, data in found if name == "log" for event in data]
+
+
+async def test_watcher_gets_everything_after_its_cursor_in_order(web: Web) -> None:
+    stream = Stream(web.records.events, poll_s=0.01)
+    write(web, 2500)
+
+    async with stream.running():
+        reading = asyncio.create_task(read(stream, Watcher(OWNER), 100, 2600))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(write, web, 100)
+        found = await reading
+
+    assert positions(found) == list(range(101, 2601))
+
+
+async def test_watcher_that_fell_behind_the_ring_misses_nothing(web: Web) -> None:
+    """What has left the ring is read from the log."""
+    stream = Stream(web.records.events, poll_s=0.01, kept=50)
+    write(web, 10)
+
+    async with stream.running():
+        slow = stream.follow(Watcher(OWNER), 0)
+        await anext(slow)
+        quick = asyncio.create_task(read(stream, Watcher(OWNER), 10, 1010))
+        await asyncio.to_thread(write, web, 1000)
+        await quick
+        found: list[int] = []
+        while not found or found[-1] < 1010:
+            block = (await anext(slow)).decode()
+            for line in block.splitlines():
+                if line.startswith("data: ["):
+                    found += [event["seq"] for event in json.loads(line.removeprefix("data: "))]
+        await slow.aclose()
+
+    assert found == list(range(1, 1011))
+
+
+async def test_tenant_gets_only_its_own_events_live_and_from_the_log(web: Web) -> None:
+    stream = Stream(web.records.events, poll_s=0.01)
+    theirs = Watcher(Token(name="a", tenant="a", digest="", created_at=0.0, rights=("see",)))
+    for tenant in ("a", "b", None):
+        write(web, 3, tenant=tenant)
+
+    async with stream.running():
+        reading = asyncio.create_task(read(stream, theirs, 0, 12))
+        await asyncio.sleep(0.05)
+        for tenant in ("b", "a"):
+            await asyncio.to_thread(write, web, 3, tenant=tenant)
+        write(web, 1, tenant="a")
+        found = await asyncio.wait_for(reading, 20)
+
+    assert positions(found)[:6] == [1, 2, 3, 13, 14, 15]
+
+
+async def test_events_are_encoded_once_however_many_watch(web: Web, monkeypatch: Any) -> None:
+    stream = Stream(web.records.events, poll_s=0.01)
+    encoded: list[int] = []
+    encode = streaming.encode
+    monkeypatch.setattr(streaming, "encode", lambda event: encoded.append(event.seq) or encode(event))
+
+    async with stream.running():
+        watching = [asyncio.create_task(read(stream, Watcher(OWNER), 0, 200)) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(write, web, 200)
+        everything = await asyncio.gather(*watching)
+
+    assert all(positions(found) == list(range(1, 201)) for found in everything)
+    assert sorted(encoded) == list(range(1, 201))
+
+
+async def test_what_waits_and_which_runs_changed_is_said_with_the_events(web: Web) -> None:
+    stream = Stream(web.records.events, poll_s=0.01)
+    write(web, 1, run="quiet")
+    write(web, 1, run="asks", kind="approval_requested")
+    write(web, 1, run="ends", kind="proposal_ended")
+
+    async with stream.running():
+        found = await read(stream, Watcher(OWNER), 0, 3, names=("log", "runs", "needs"))
+
+    said = {name: data["run_ids"] for name, data in found if name != "log"}
+    assert said == {"runs": ["ends"], "needs": ["asks", "ends"]}
+
+
+async def test_words_reach_who_watches_now_and_are_not_kept(web: Web) -> None:
+    stream = Stream(web.records.events, poll_s=0.01)
+
+    async with stream.running():
+        stream.send("text", {"text": "nobody hears"}, tenant=None, run_id="r")
+        following = stream.follow(Watcher(OWNER), None)
+        await anext(following)
+        waiting = asyncio.ensure_future(anext(following))
+        await asyncio.sleep(0.02)
+        stream.send("text", {"text": "hello"}, tenant=None, run_id="r")
+        block = (await asyncio.wait_for(waiting, 10)).decode()
+        await following.aclose()
+
+    assert block == 'event: text\ndata: {"text":"hello"}\n\n'
+
+
+async def test_nothing_is_read_while_nobody_watches(web: Web, monkeypatch: Any) -> None:
+    stream = Stream(web.records.events, poll_s=0.001)
+    looked: list[int] = []
+    monkeypatch.setattr(stream, "_new_events", lambda after: looked.append(1) or [])
+
+    async with stream.running():
+        await asyncio.sleep(0.05)
+
+    assert looked == []
