@@ -490,6 +490,30 @@ async def test_each_part_can_be_switched_off(room: Workroom, part: Any) -> None:
             assert ending.summary == "It is 7."
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_doubted"),
+    [
+        ("The leader is Ann.", False),
+        ("The leader is Bob.", True),
+        ('It says "the budget is 1200".', False),
+        ('It says "the budget is tight".', True),
+        ("The leader is in notes.txt.", False),
+        ("The leader is in people.txt.", True),
+        ("It is 1,200.", False),
+        ("It is 1,300.", True),
+    ],
+)
+async def test_names_lines_and_numbers_that_were_not_read_are_asked_for_once_more(
+    room: Workroom, answer: str, is_doubted: bool
+) -> None:
+    assistant = small(room, [answer, "as it is written there"])
+
+    ending = await assistant.run("Who leads, and what is the budget in notes.txt?")
+
+    assert len(sent(assistant)) == 1 + is_doubted
+    assert ending.summary == ("as it is written there" if is_doubted else answer)
+
+
 async def test_a_run_is_resumed_without_reading_again(room: Workroom, tmp_path: Path) -> None:
     with kept_in(tmp_path) as kept:
         runtime = Runtime(builtin=basic_tools(room.folder), **kept.parts())

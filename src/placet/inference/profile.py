@@ -25,7 +25,7 @@ GuidePart = Literal["routing", "reading", "requiring", "compound", "reminders", 
 - `compound`: tools with few parameters, such as `replace_in_file`, stand for the built-in ones.
 - `reminders`: after each result the model is told the task again, and what is missing.
 - `repairs`: a call that failed because of a wrong path is repaired.
-- `checking`: an answer with a number that stands in no result is asked for once more.
+- `checking`: an answer with a number, name or quoted line that stands in no result is asked for once more.
 """
 
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)

@@ -45,6 +45,7 @@ from placet.turns.first_calls import MANY_STEPS, ReadFile, first_calls, nearest_
 from placet.turns.loop import EMPTY
 from placet.turns.repetition import WARNING
 from placet.turns.task_route import Route
+from placet.turns.unread import unread
 
 FEW = 4
 """So many tools are offered as they are."""
@@ -60,7 +61,6 @@ _STILL: dict[CallKind, str] = {
     "writing": "make the change with a tool",
     "running": "run the command with a tool",
 }
-_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
 
 
 class _Stand(NamedTuple):
@@ -436,20 +436,14 @@ def _repair_words(stand: _Stand) -> str:
 
 
 def _unread(answer: str, stand: _Stand) -> list[str]:
-    """Numbers of an answer that stand neither in a result nor in the task."""
+    """What an answer says that stands in no result, in no call and not in the task."""
     results = [each for each in stand.since if isinstance(each, ToolResult) and not each.is_error]
     if not results:
         return []
-    read = "\n".join([stand.task, *(each.text for each in results)])
-    read = "\n".join([read, *(shown(each.name, each.text) for each in results)]).replace(",", "")
-    known = {found.rstrip(".") for found in re.findall(r"\d+(?:\.\d+)?", read)}
-    found = (number.replace(",", "") for number in _NUMBER.findall(answer))
-    return [number for number in dict.fromkeys(found) if not _is_known(number, known)]
-
-
-def _is_known(number: str, known: set[str]) -> bool:
-    whole = number.rstrip("0").rstrip(".") if "." in number else number
-    return number in known or whole in known or f"{whole}.0" in known
+    asked = [call for each in stand.since if isinstance(each, Assistant) for call in each.calls]
+    given = [str(value) for call in asked for value in call.arguments.values()]
+    read = [text for each in results for text in (each.text, shown(each.name, each.text))]
+    return unread(answer, [stand.task, *given, *read])
 
 
 def _doubt(result: Result, stand: _Stand) -> str:
@@ -458,8 +452,8 @@ def _doubt(result: Result, stand: _Stand) -> str:
     is_call = text.startswith("{") and "arguments" in text
     if result.stop == "length" or text[:1] in ("]", "}", ")", ",") or is_call:
         return "That is no answer."
-    unread = _unread(result.text, stand)
-    return f"{', '.join(unread[:5])} is in no result." if unread else ""
+    missing = _unread(result.text, stand)
+    return f"{', '.join(missing[:5])} is in no result." if missing else ""
 
 
 def _again(asked: Request, result: Result, doubt: str) -> Request:
