@@ -12,6 +12,7 @@ from placet.ir.result import ExitCode, is_nonzero
 from placet.ir.tool_spec import ToolSchema
 from placet.tools.registry import Registry
 from placet.turns.listing import list_names
+from placet.turns.symbols import defined_symbols, symbols_in
 from placet.turns.task_route import Route, route, spelled_in
 
 _NO_LOOK = frozenset({"calculate", "now", "sleep", "write_file"})
@@ -89,9 +90,13 @@ class Router:
     def route(self) -> Route:
         """The route of the task, in the folder as it was when somebody first asked."""
         if self._route is None:
-            task = self._task
-            self._route = route(task, list_names(self._folder, spelled_in(task))) if task.strip() else Route()
+            self._route = self._classed(self._task) if self._task.strip() else Route()
         return self._route
+
+    def _classed(self, task: str) -> Route:
+        names = list_names(self._folder, spelled_in(task))
+        symbols = defined_symbols(self._folder, names.files, symbols_in(task))
+        return route(task, names._replace(symbols=symbols))
 
 
 def router_for(tools: Registry, offered: Sequence[str]) -> Router | None:

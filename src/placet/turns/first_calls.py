@@ -38,6 +38,8 @@ MANY_STEPS = 3
 _MOST_FILES = 3
 _MOST_LINES = 120
 _MOST_NAMES = 60
+_OF_DEFINITION = 40
+"""Lines of the definition of a symbol."""
 
 
 class ReadFile(NamedTuple):
@@ -68,7 +70,15 @@ def first_calls(route: Route, tools: Sequence[ToolSchema]) -> list[ToolCall]:
         add("calculate", expression=route.expression)
     if not route.needs or route.needs == ("running",):
         return made
+    symbols = route.names.symbols
     is_search = bool(route.term) and not route.topics.isdisjoint({"searching", "counting"})
+    if symbols and not files and not is_search:
+        for name, place in list(symbols.items())[:_MOST_FILES]:
+            if "writing" in route.needs:
+                add("grep", pattern=name, fixed=True)
+            else:
+                add("read_file", path=place.path, start_line=max(1, place.line - 2), lines=_OF_DEFINITION)
+        return made
     if is_search:
         # Where a file is named, it is mostly the one to search; what is to be written is not.
         where = [path for path in files if "writing" not in route.needs][:1] or folders[:1]

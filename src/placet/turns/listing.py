@@ -13,8 +13,11 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
+
+from placet.turns.symbols import Definition
 
 MOST_ENTRIES = 5_000
 MOST_DEPTH = 8
@@ -30,6 +33,8 @@ class Listing(NamedTuple):
     folders: frozenset[str] = frozenset()
     is_complete: bool = True
     """Whether the walk saw everything that it looks at."""
+    symbols: Mapping[str, Definition] = MappingProxyType({})
+    """Functions, classes and constants that the task names, with where they are defined."""
 
 
 NOTHING = Listing()

@@ -259,11 +259,11 @@ def route(task: str, names: Listing = NOTHING) -> Route:
     needs: dict[CallKind, None] = {}
     clauses = list(_clauses(text))
     for clause in clauses:
-        for kind in _kinds(clause, bool(named), bool(targets)):
+        for kind in _kinds(clause, bool(named or names.symbols), bool(targets)):
             needs[kind] = None
         if targets and named and _collects(clause, names):
             needs |= {"reading": None, "writing": None}
-    if named and not needs:
+    if (named or names.symbols) and not needs:
         needs["reading"] = None
     return Route(
         needs=tuple(needs),
@@ -435,7 +435,7 @@ def _term(text: str, names: Listing) -> str:
         term = next(group for group in found.groups() if group).strip().rstrip(".,:;?!")
         if term and term.lower() not in _NO_TERMS and not known.paths(term):
             return term
-    return ""
+    return next(iter(names.symbols), "")
 
 
 def _about(text: str, names: Listing) -> str:
