@@ -339,6 +339,36 @@ async def test_a_call_with_a_path_that_does_not_exist_is_repaired_once(room: Wor
     assert (ending.status, ending.looked) == ("success", ("t2c1",))
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"file": "notes.txt"},
+        {"pathname": "notes.txt", "lines": "2"},
+        {"path": "note.txt", "lines": "2", "why": "to see"},
+    ],
+)
+async def test_a_call_whose_parameters_do_not_fit_is_repaired_once(
+    room: Workroom, arguments: dict[str, Any]
+) -> None:
+    assistant = small(room, [call("read_file", **arguments), "ann"], without=("reading", "compound"))
+
+    ending = await assistant.run("Which file says who leads?")
+
+    assert (ending.status, ending.looked) == ("success", ("t2c1",))
+
+
+async def test_a_call_that_changes_something_is_not_repaired(room: Workroom) -> None:
+    assistant = small(
+        room,
+        [call("write_file", file="a.txt", text="x"), call("write_file", path="a.txt", text="x"), "Done."],
+        without=("reading", "compound"),
+    )
+
+    ending = await assistant.run("Write x to a.txt.")
+
+    assert (ending.status, ending.changed) == ("success", ("t2c1",))
+
+
 async def test_a_number_that_stands_in_no_result_is_asked_for_once_more(room: Workroom) -> None:
     once = small(room, ["It is 1000.", "It is 1200."])
     twice = small(room, ["It is 1000.", "It is 1001.", "It is 1002."])

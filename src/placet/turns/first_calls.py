@@ -197,18 +197,64 @@ def _is_disjoint(cell: str, words: frozenset[str]) -> bool:
 
 
 def repaired(call: ToolCall, route: Route, tools: Sequence[ToolSchema]) -> ToolCall | None:
-    """The most likely repair of a call that failed: the path that exists in the place of one that does not.
+    """The most likely repair of a call that failed: parameters that the tool has, and a path that exists.
 
     Only of a call that changes nothing; whatever changes something is the model's to repeat.
     """
     tool = next((each for each in tools if each.name == call.name), None)
-    path = call.arguments.get("path")
-    if tool is None or tool.risk != "read_only" or not isinstance(path, str):
+    if tool is None or tool.risk != "read_only":
         return None
-    near = nearest_path(path, route)
-    if near is None:
-        return None
-    return ToolCall(name=call.name, arguments={**call.arguments, "path": near})
+    better = fitted(call.arguments, tool)
+    path = better.get("path")
+    near = nearest_path(path, route) if isinstance(path, str) else None
+    if near is not None:
+        better["path"] = near
+    return ToolCall(name=call.name, arguments=better) if better != dict(call.arguments) else None
+
+
+def fitted(arguments: Mapping[str, JsonValue], tool: ToolSchema) -> dict[str, JsonValue]:
+    """Arguments under the names that a tool knows, and as the types that it takes, as far as that is clear.
+
+    A name that it does not know becomes the nearest that it does, or the only one that is missing.
+    """
+    properties, required = tool.parameters.get("properties"), tool.parameters.get("required", [])
+    if not isinstance(properties, Mapping) or not isinstance(required, list):
+        return dict(arguments)
+    made = {name: value for name, value in arguments.items() if name in properties}
+    for name, value in arguments.items():
+        if name not in properties:
+            free = [each for each in properties if each not in made]
+            missing = [str(each) for each in required if each not in made]
+            near = get_close_matches(name, free, n=1, cutoff=0.6) or (missing if len(missing) == 1 else [])
+            if near:
+                made[near[0]] = value
+    return {name: _of_type(value, properties[name]) for name, value in made.items()}
+
+
+def _of_type(value: JsonValue, schema: JsonValue) -> JsonValue:
+    wanted = _types(schema)
+    if isinstance(value, str) and "string" not in wanted:
+        text = value.strip()
+        if "integer" in wanted and re.fullmatch(r"-?\d{1,15}", text):
+            return int(text)
+        if "number" in wanted and re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?", text):
+            return float(text)
+        if "boolean" in wanted and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+    if wanted == {"string"} and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+def _types(schema: JsonValue) -> set[str]:
+    """The types that a parameter may have, apart from null."""
+    if not isinstance(schema, Mapping):
+        return set()
+    of_any = schema.get("anyOf")
+    found = {each for part in of_any for each in _types(part)} if isinstance(of_any, list) else set()
+    given = schema.get("type")
+    found |= {str(each) for each in (given if isinstance(given, list) else [given]) if each is not None}
+    return found - {"null"}
 
 
 def nearest_path(path: str, route: Route) -> str | None:
