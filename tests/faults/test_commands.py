@@ -246,6 +246,26 @@ def test_when_the_host_is_killed_so_is_its_command(tmp_path: Path, name: str) ->
         program.clear()
 
 
+@pytest.mark.parametrize("first", ["host", "what it is forked from"])
+def test_also_when_it_is_killed_with_what_commands_are_forked_from(tmp_path: Path, first: str) -> None:
+    program = Program("leaves a chain", tmp_path)
+    host = _start_host(program, tmp_path, copy="")
+    try:
+        wait_until(lambda: len(program.seen()) >= 9)
+        children = Path(f"/proc/{host.pid}/task/{host.pid}/children").read_text().split()
+        assert len(children) == 1
+        both = [host.pid, int(children[0])]
+        for pid in both if first == "host" else reversed(both):
+            os.kill(pid, signal.SIGKILL)
+        host.wait()
+
+        wait_until(lambda: not program.running())
+    finally:
+        host.kill()
+        host.wait()
+        program.clear()
+
+
 def test_also_when_a_copy_of_the_host_lives_on(tmp_path: Path) -> None:
     program = Program("leaves a chain", tmp_path)
     host = _start_host(program, tmp_path, copy="copy")

@@ -1011,6 +1011,20 @@ DEFECTS: tuple[Defect, ...] = (
         ("tests/sandbox/test_supervisor.py",),
     ),
     Defect(
+        "a link through the workspace shows what it leads to",
+        "sandbox/places.py",
+        "        if self._is_inside(folder):\n",
+        "        if False:\n",
+        ("tests/sandbox/test_places.py",),
+    ),
+    Defect(
+        "a call is not told that what it was forked from died",
+        "sandbox/finished.py",
+        '        if report.reason == "cancel" and is_orphaned:',
+        "        if False:",
+        ("tests/sandbox/test_supervisor.py",),
+    ),
+    Defect(
         "a command has all the time in the world",
         "sandbox/keeper.py",
         """        if now >= deadline:

@@ -71,6 +71,17 @@ def test_what_lies_in_the_workspace_is_no_toolchain(home: Path, name: str) -> No
     assert shown(home, str(home / name / "bin")) == shown(home)
 
 
+@pytest.mark.parametrize("target", ["work/project/bin", "work/project/deep/../bin", "other"])
+def test_a_link_that_leads_through_the_workspace_is_no_toolchain(home: Path, target: str) -> None:
+    """Whatever it leads to in the end: a command may have put the next link there."""
+    (home / "work/project/deep").mkdir()
+    (home / "work/project/bin").symlink_to(home / ".ssh")
+    (home / "other").symlink_to("work/project/bin")
+    (home / "programs").symlink_to(target)
+
+    assert shown(home, str(home / "programs")) == shown(home)
+
+
 def test_a_folder_to_keep_out_is_not_shown_under_another_name(home: Path) -> None:
     records = home / ".pyenv" / "records"
     records.mkdir()

@@ -10,15 +10,22 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from placet import Cancel, Runtime, ToolSchema
 from placet.errors import ToolError
 from placet.sandbox import supervisor as module
-from placet.sandbox.command import run_command
+from placet.sandbox.command import ending, run_command
+from placet.sandbox.isolation import By, Facts
 from placet.sandbox.limits import Limits
+from placet.sandbox.sandbox import Sandbox
 from placet.sandbox.supervisor import Supervisor, supervisor
+from placet.sandbox.workspace import Workspace
+from placet.testing import action, proposal
+from placet.tools.subprocess import CommandSpec, command_tool
 from tests.sandbox.programs import Program, is_running, own_children, own_descriptors, wait_until
 
 
@@ -39,7 +46,8 @@ async def test_all_commands_come_from_one_process(resident: Supervisor, tmp_path
     assert own_children() == before
 
 
-@pytest.mark.parametrize("limits", [Limits(), Limits(memory_bytes=None, processes=None)])
+# Less time than the program takes: one that nobody ends in between is ended for that, not from outside.
+@pytest.mark.parametrize("limits", [Limits(), Limits(time_s=20, memory_bytes=None, processes=None)])
 async def test_when_it_is_killed_its_commands_end_and_the_next_one_runs(
     resident: Supervisor, tmp_path: Path, limits: Limits
 ) -> None:
@@ -52,9 +60,64 @@ async def test_when_it_is_killed_its_commands_end_and_the_next_one_runs(
     after = await run_command(["echo", "again"], folder=str(tmp_path))
 
     assert (finished.ended_by, finished.exit_code) == ("cancel", None)
+    assert "forked from was killed" in ending(finished, limits)
     assert program.running() == []
-    assert after.stdout == b"again\n"
+    assert (after.stdout, after.note) == (b"again\n", "")
     assert supervisor({}) is not resident
+
+
+@pytest.mark.parametrize("by", ["bubblewrap", "landlock"])
+async def test_when_it_is_killed_confined_commands_end_too(
+    resident: Supervisor, tmp_path: Path, by: By
+) -> None:
+    # Nobody else's, also where the tests are run twice at once.
+    mark = f"1003.{os.getpid()}"
+    command = f"trap '' TERM HUP; setsid sleep {mark} & sleep {mark} & : > began; wait"
+    with closing(Workspace(tmp_path)) as workspace:
+        sandbox = Sandbox(workspace, by, Facts())
+        task = asyncio.create_task(run_command(["sh", "-c", command], folder=workspace.fd, sandbox=sandbox))
+        await asyncio.to_thread(wait_until, lambda: (tmp_path / "began").exists())
+        await asyncio.to_thread(wait_until, lambda: len(_running(f"sleep {mark}")) == 2)
+
+        resident.process.kill()
+        finished = await task
+        after = await run_command(["echo", "again"], folder=workspace.fd, sandbox=sandbox)
+
+    assert (finished.ended_by, finished.exit_code) == ("cancel", None)
+    assert _running(f"sleep {mark}") == []
+    assert after.stdout == b"again\n"
+
+
+def _running(command: str) -> list[int]:
+    """Processes with these words as their command line."""
+    found = subprocess.run(["pgrep", "-fx", command], capture_output=True, text=True, check=False)
+    return [pid for pid in map(int, found.stdout.split()) if is_running(pid)]
+
+
+async def test_runtimes_of_one_process_share_it_and_nothing_else(
+    resident: Supervisor, tmp_path: Path
+) -> None:
+    program = Program("hangs", tmp_path)
+    hangs = CommandSpec(argv=program.argv, folder=str(tmp_path))
+    waits = CommandSpec(argv=["sh", "-c", "cat go; echo 1"], folder=str(tmp_path))
+    os.mkfifo(tmp_path / "go")
+    one, other = Runtime(), Runtime()
+    one.tools.add(command_tool(ToolSchema(name="program"), hangs))
+    other.tools.add(command_tool(ToolSchema(name="program"), waits))
+    cancel = Cancel()
+    plan = proposal(action("a", "program"))
+    canceled = asyncio.create_task(one.execute(plan, cancel=cancel))
+    stays = asyncio.create_task(other.execute(plan))
+    await program.until_seen(1)
+
+    cancel.cancel("stop it", hard=True)
+    outcome = (await canceled).outcome
+    await asyncio.to_thread((tmp_path / "go").write_text, "")
+
+    assert outcome == "canceled"
+    assert program.running() == []
+    assert (await stays)["a"].output == 1
+    assert supervisor({}) is resident
 
 
 async def test_one_that_was_never_started_is_started_by_the_next(

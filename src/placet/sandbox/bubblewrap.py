@@ -44,6 +44,10 @@ WRAPPERS = 2
 """Processes of bubblewrap's own: one that waits outside, and the first one inside."""
 
 
+_KERNEL = "/sys"
+"""Shown last: much is mounted below it, and bubblewrap goes through all mounts for each one that follows."""
+
+
 class Bind(msgspec.Struct, frozen=True):
     """A folder or a file of the host that is shown inside."""
 
@@ -98,7 +102,8 @@ def _parts(layout: Layout) -> Iterator[tuple[str, list[str]]]:
     yield "cgroup", ["--unshare-cgroup-try"]
     yield "parent", ["--die-with-parent"]
     for path in places.system:
-        yield "system", _shown(path)
+        if path != _KERNEL:
+            yield "system", _shown(path)
     yield "dev", ["--dev", "/dev"]
     yield "shm", [*size, "--tmpfs", "/dev/shm"]
     yield "dev", ["--remount-ro", "/dev"]
@@ -129,6 +134,8 @@ def _parts(layout: Layout) -> Iterator[tuple[str, list[str]]]:
         yield "kept", ["--perms", "0500", "--tmpfs", path, "--remount-ro", path]
     for path in layout.blank:
         yield "kept", ["--ro-bind", "/dev/null", path]
+    if _KERNEL in places.system:
+        yield "system", _shown(_KERNEL)
     yield "root", ["--remount-ro", "/"]
     yield "folder", ["--chdir", layout.folder]
 

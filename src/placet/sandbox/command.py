@@ -259,6 +259,7 @@ class _Call:
                 "could not open more files. Try again."
             )
         report = read_report(bytes(self.report), self._token)
+        assert self._supervisor is not None
         if report is not None and report.kind in ("folder", "program"):
             raise ToolError(self._not_started(report.kind, report.number, report.words), retry=False)
         if report is not None and report.kind == "sandbox":
@@ -275,6 +276,7 @@ class _Call:
             is_full=bool(self._full),
             is_given_up=self.is_given_up,
             is_silent=not self.report,
+            is_orphaned=self._supervisor.has_died(),
             duration_s=duration_s,
         )
 

@@ -128,11 +128,13 @@ def from_report(
     is_full: bool,
     is_given_up: bool,
     is_silent: bool,
+    is_orphaned: bool,
     duration_s: float,
 ) -> Finished:
     """What a keeper's report means, or that there is none.
 
-    `is_full`: too much was written; `is_given_up`: the keeper was ended; `is_silent`: nothing came from it.
+    `is_full`: too much was written; `is_given_up`: the keeper was ended; `is_silent`: nothing came from it;
+    `is_orphaned`: what it was forked from has died.
     """
     code = None
     if report is not None and report.number != NONE:
@@ -148,14 +150,18 @@ def from_report(
         stderr=stderr,
         left_behind=0 if report is None else report.left_behind,
         duration_s=duration_s,
-        note=_note(report, is_given_up, is_silent),
+        note=_note(report, is_given_up, is_silent, is_orphaned),
     )
 
 
-def _note(report: Report | None, is_given_up: bool, is_silent: bool) -> str:
+def _note(report: Report | None, is_given_up: bool, is_silent: bool, is_orphaned: bool) -> str:
     if report is not None:
-        left = report.not_ended
-        return f"{left} of its processes could not be ended and may still run" if left else ""
+        said = []
+        if report.reason == "cancel" and is_orphaned:
+            said.append("the process that commands are forked from was killed")
+        if report.not_ended:
+            said.append(f"{report.not_ended} of its processes could not be ended and may still run")
+        return "; ".join(said)
     if is_given_up:
         return "what watches over the command did not answer, so it was ended with the command"
     if is_silent:

@@ -130,6 +130,8 @@ class _Keeper:
         self.confine: dict[str, Any] = spec.get("confine") or {}
         self.status_fd = -1
         """Through which bubblewrap tells of its beginning and its end."""
+        self.said = b""
+        """As far as it has told."""
         self.bubblewrap = 0
         """How many of the processes below are bubblewrap's own."""
         self.init = 0
@@ -262,10 +264,9 @@ class _Keeper:
         """Let bubblewrap go on to the command, once the limits of its first process are set."""
         for number in self.given:
             os.close(number)
-        line = b""
-        while not line.endswith(b"\n") and (data := os.read(self.status_fd, 1)):
-            line += data
-        found = line.partition(b'"child-pid":')[2].partition(b",")[0].strip()
+        while b"\n" not in self.said and (data := os.read(self.status_fd, 4096)):
+            self.said += data
+        found = self.said.partition(b'"child-pid":')[2].partition(b",")[0].strip()
         if found.isdigit():
             self.init = int(found)
             if self.confine.get("processes"):
@@ -283,10 +284,9 @@ class _Keeper:
 
     def _has_run(self) -> bool:
         """Whether bubblewrap has come as far as the command: only then does it tell how that ended."""
-        said = b""
         while data := os.read(self.status_fd, 4096):
-            said += data
-        return b'"exit-code"' in said
+            self.said += data
+        return b'"exit-code"' in self.said
 
     def _become_command(self, write_fd: int, keeper: int, limits: list[tuple[int, int]]) -> NoReturn:
         what = "program"

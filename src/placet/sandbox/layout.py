@@ -10,13 +10,13 @@ Keep true:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from placet.errors import ToolError
 from placet.sandbox.bubblewrap import Bind, Layout
 from placet.sandbox.git.nested import git_folders
-from placet.sandbox.places import find_places, is_beneath, may_show
+from placet.sandbox.places import Places, is_beneath, may_show
 
 if TYPE_CHECKING:
     from placet.sandbox.git.view import View
@@ -28,7 +28,7 @@ _VIEWS = 16
 
 def lay_out(
     workspace: Workspace,
-    environment: Mapping[str, str],
+    places: Places,
     *,
     folder: str | int,
     argv: Sequence[str],
@@ -49,7 +49,6 @@ def lay_out(
     """
     top = str(workspace.folder)
     kept_out = [keep] if keep is not None else []
-    places = find_places(environment, top, kept_out)
     where = top if isinstance(folder, int) else os.path.abspath(folder)
     binds = _shown([where, *readable], argv[0], top, [places.home, top, *kept_out])
     refuse_links(workspace)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from pathlib import PurePath
 from typing import Literal
 
 import msgspec
@@ -51,6 +50,9 @@ TOOLCHAINS = [
 _PROGRAMS = frozenset({"bin", "sbin", "shims", "Scripts", "condabin"})
 _BESIDE = ("lib", "lib64", "libexec", "share", "include")
 """What the programs in a `bin` mostly need of the folder around it. Not the folder: it may be a project."""
+
+_STEPS = 1000
+"""Names and links on the way to a folder. The kernel follows 40 links."""
 
 APART = ("/proc", "/sys", "/dev", "/run", "/etc", "/usr", "/var", "/boot")
 """Of the system. A workspace that is one of them, or contains or lies in the first four, is none."""
@@ -119,9 +121,26 @@ class _Shown:
         return True
 
     def _is_inside(self, folder: str) -> bool:
-        """Whether a folder is reached through the workspace, whatever it is by now."""
-        steps = (folder, *map(str, PurePath(folder).parents))
-        return any(os.path.realpath(step) == self._workspace for step in steps)
+        """Whether a folder is reached through the workspace, by itself or by a link on the way to it."""
+        ahead = folder.split("/")[::-1]
+        reached = "/"
+        for _ in range(_STEPS):
+            if is_beneath(reached, self._workspace):
+                return True
+            while ahead and ahead[-1] in ("", "."):
+                ahead.pop()
+            if not ahead:
+                return False
+            name = ahead.pop()
+            step = os.path.dirname(reached) if name == ".." else os.path.join(reached, name)
+            try:
+                target = os.readlink(step)
+            except OSError:
+                reached = step
+                continue
+            ahead += target.split("/")[::-1]
+            reached = "/" if os.path.isabs(target) else reached
+        return True  # Links that lead to each other.
 
     def add_programs(self, entry: str) -> None:
         """Show what an entry of PATH needs: itself, and what mostly lies beside a `bin`."""

@@ -25,7 +25,7 @@ from placet.sandbox.confined import Confined
 from placet.sandbox.isolation import By, Facts
 from placet.sandbox.layout import lay_out, open_own_view
 from placet.sandbox.limits import Limits, most_threads
-from placet.sandbox.places import find_places
+from placet.sandbox.places import Places, find_places
 from placet.sandbox.turn import Turn
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class Sandbox:
         """Whether it is known if there is a repository."""
         self._turn = Turn()
         self._running = 0
+        self._places: Places | None = None
 
     @property
     def _groups(self) -> frozenset[str]:
@@ -202,7 +203,7 @@ class Sandbox:
             )
         layout = lay_out(
             self.workspace,
-            self._environment,
+            self._find_places(),
             folder=confined.folder,
             argv=program_argv,
             tmp_bytes=limits.disk_bytes,
@@ -228,6 +229,13 @@ class Sandbox:
         confined.folder = "/"
         # Whose a folder is tells git nothing inside, where users are not what they are outside.
         confined.environment = {**SAFE, **confined.environment, "TMPDIR": "/tmp"}
+
+    def _find_places(self) -> Places:
+        """The part of the machine that commands see: found with the first one, again if a folder is gone."""
+        if self._places is None or not all(map(os.path.isdir, self._places.toolchains)):
+            keep_out = [self._keep] if self._keep else []
+            self._places = find_places(self._environment, str(self.workspace.folder), keep_out)
+        return self._places
 
     def _stage(self, confined: Confined, layout: Layout) -> Layout:
         """Have the keeper put what is shown where another user can reach it."""
@@ -264,7 +272,7 @@ class Sandbox:
         stack.callback(shutil.rmtree, own, ignore_errors=True)
         for name in ("tmp", "home"):
             os.mkdir(os.path.join(own, name))
-        places = find_places(self._environment, workspace, [self._keep] if self._keep else [])
+        places = self._find_places()
         folder = [] if isinstance(confined.folder, int) else [confined.folder]
         if "disk" in confined.confine:
             confined.confine["disk"][0].append(own)

@@ -121,6 +121,10 @@ class Supervisor:
         """Let it run, if a command has stopped it."""
         self.process.send_signal(signal.SIGCONT)
 
+    def has_died(self) -> bool:
+        """Whether it has ended, by itself or by us."""
+        return self.process.poll() is not None
+
     def close(self) -> None:
         """End it, and with it all commands that still run. In a fork of the host: only let go of it."""
         if self._is_open():
@@ -168,7 +172,7 @@ def supervisor(environment: Mapping[str, str], *, instead_of: Supervisor | None 
             # This process was forked: they belong to the process that we were.
             _close_all()
             found = None
-        if found is not None and (found is instead_of or found.process.poll() is not None):
+        if found is not None and (found is instead_of or found.has_died()):
             found.close()
             found = None
         if found is None:
