@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from placet import Assistant, DenyTool, Runtime, TurnLimits, basic_tools, tool
+from placet.errors import ModelMissing
 from placet.inference import Scripted
 from placet.inference.messages import System, ToolCall, ToolResult, User
 from placet.inference.model import Request, Result
@@ -16,6 +18,7 @@ from placet.inference.profile import HARNESS, PARTS, ModelProfile
 from placet.inference.tool_modes.schema import SchemaTools
 from placet.ir.provenance import SourcedText
 from placet.ir.tool_spec import ToolSchema
+from placet.tools.tool import Tool
 from placet.turns.compound_tools import COMPOUNDS, MORE, as_compound, in_short, shown, translate
 from tests.turns.workroom import Workroom, call, kept_in
 
@@ -441,6 +444,48 @@ async def test_a_persons_own_tool_is_offered_besides(room: Workroom) -> None:
     await assistant.run("How many screws are in stock?")
 
     assert "stock_level" in offered(sent(assistant)[0])
+
+
+class Meaning(Listening):
+    """It makes vectors, too: of two texts about the post the same ones."""
+
+    def __init__(self, turns: Any, *, fails: bool = False) -> None:
+        super().__init__(turns)
+        self.embedded = 0
+        self._fails = fails
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.embedded += 1
+        if self._fails:
+            raise ModelMissing("no weights")
+        return [[1.0, 0.0] if "parcel" in each or "shipping" in each else [0.0, 1.0] for each in texts]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_persons_own_tools_are_chosen_by_their_meaning(room: Workroom, fails: bool) -> None:
+    def about(name: str, description: str) -> Tool:
+        def answer() -> int:
+            return 3
+
+        answer.__doc__ = description
+        return tool(name=name, risk="read_only")(answer)
+
+    own = [
+        about("rota", "Tell who works when."),
+        about("costs", "Tell what it is."),
+        about("stock", "Tell what there is."),
+        about("menu", "Tell what to eat."),
+        about("carrier_rates", "Prices of shipping."),
+    ]
+    model = Meaning([call("carrier_rates"), "3"], fails=fails)
+    runtime = Runtime(own, builtin=basic_tools(room.folder))
+    assistant = Assistant(runtime, model, profile="small", posture="full_access")
+
+    await assistant.run("What is it to post a parcel?")
+
+    assert ("carrier_rates" in offered(model.sent[0])) is not fails
+    assert offered(model.sent[0]) == offered(model.sent[1])
+    assert model.embedded == 1
 
 
 async def test_a_persons_own_tool_is_never_taken_for_a_compound_one(room: Workroom) -> None:

@@ -13,15 +13,17 @@ Keep true:
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from placet.errors import ModelError
 from placet.inference.messages import Assistant, Message, ToolCall, ToolResult, User
 from placet.inference.messages import Text as TextPart
-from placet.inference.model import Model, Piece, Request, Result, Words
+from placet.inference.model import Model, Piece, Request, Result, Words, makes_vectors
 from placet.inference.profile import HARNESS, ModelProfile
 from placet.inference.usage import Usage
 from placet.inference.wrappers.wrapped import Wrapped
@@ -47,6 +49,7 @@ from placet.turns.repetition import WARNING
 from placet.turns.task_route import Route
 from placet.turns.unread import unread
 
+_log = logging.getLogger(__name__)
 FEW = 4
 """So many tools are offered as they are."""
 _MOST_FAILURES = 3
@@ -112,6 +115,8 @@ class Guided(Wrapped):
         super().__init__(model)
         self._profile = profile
         self._router = router
+        self._ranked: tuple[str, frozenset[str], dict[str, float]] = ("", frozenset(), {})
+        """A task, the names of a person's own tools, and how well each fits the task."""
 
     async def generate(self, request: Request) -> Result:
         """The whole answer.
@@ -124,7 +129,7 @@ class Guided(Wrapped):
         stand = self._stand(request)
         if calls := self._own_calls(stand, request.tools):
             return Result(calls=calls, model=HARNESS, usage=Usage(input=0, output=0), cost=0.0, stop="calls")
-        offered, others = self._offered(stand, request.tools)
+        offered, others = await self._offered(stand, request.tools)
         asked = self._asked(request, stand, offered, has_more=bool(others))
         result = await self.model.generate(asked)
         if any(call.name == MORE for call in result.calls):
@@ -193,7 +198,7 @@ class Guided(Wrapped):
 
     # What the model is offered
 
-    def _offered(
+    async def _offered(
         self, stand: _Stand, tools: Sequence[ToolSchema]
     ) -> tuple[list[ToolSchema], list[ToolSchema]]:
         """The tools for the next turn, and those behind `more_tools`."""
@@ -203,7 +208,7 @@ class Guided(Wrapped):
             return list(tools), []
         usable = {each.schema.name: each for each in usable_compounds(tools, _own_names(tools))}
         chosen = [name for name in _chosen(stand.route) if name in usable]
-        own = _fitting([each for each in tools if each.name not in _STANDS_FOR], stand.task)
+        own = await self._fitting([each for each in tools if each.name not in _STANDS_FOR], stand.task)
         if self._is_mapped(tools):
             offered = [BY_NAME[name].schema for name in chosen]
             others = [each.schema for each in usable.values() if each.schema.name not in chosen]
@@ -215,6 +220,20 @@ class Guided(Wrapped):
         taken = {each.name for each in offered}
         others += [each for each in tools if each.name not in _STANDS_FOR and each.name not in taken]
         return offered, others
+
+    async def _fitting(self, tools: Sequence[ToolSchema], task: str) -> list[ToolSchema]:
+        """A person's own tools, those first that fit the task: by their meaning, if there are embeddings."""
+        names = frozenset(each.name for each in tools)
+        if self._ranked[:2] != (task, names):
+            scores = {each.name: float(_shared_words(each, task)) for each in tools}
+            if len(tools) > 1 and task.strip() and makes_vectors(self.model):
+                try:
+                    of_task, *of_tools = await self.model.embed([task, *map(_about, tools)])
+                    scores = {each.name: _cosine(of_task, v) for each, v in zip(tools, of_tools, strict=True)}
+                except (ModelError, ValueError) as error:
+                    _log.warning("Tools are chosen by their words: %s", error)
+            self._ranked = task, names, scores
+        return sorted(tools, key=lambda each: -self._ranked[2][each.name])
 
     def _asked(
         self, request: Request, stand: _Stand, offered: Sequence[ToolSchema], *, has_more: bool
@@ -334,15 +353,18 @@ def _writing(route: Route) -> list[str]:
     return names
 
 
-def _fitting(tools: Sequence[ToolSchema], task: str) -> list[ToolSchema]:
-    """A person's own tools, those first whose words are in the task."""
-    words = set(re.findall(r"\w{3,}", task.lower()))
+def _about(tool: ToolSchema) -> str:
+    """A tool as a text to compare tasks with."""
+    return f"{tool.name.replace('_', ' ')}: {truncate(tool.description, 300)}"
 
-    def score(tool: ToolSchema) -> int:
-        said = set(re.findall(r"[^\W_]{3,}", f"{tool.name} {truncate(tool.description, 300)}".lower()))
-        return -len(words & said)
 
-    return sorted(tools, key=score)
+def _shared_words(tool: ToolSchema, task: str) -> int:
+    said = set(re.findall(r"[^\W_]{3,}", _about(tool).lower()))
+    return len(said.intersection(re.findall(r"\w{3,}", task.lower())))
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
 
 
 def _only_new(call: ToolCall, stand: _Stand) -> ToolCall:
