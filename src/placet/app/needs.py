@@ -24,6 +24,7 @@ from placet.ir.call_facts import Confinement, FileEdit, Recovery
 from placet.ir.json_value import JsonValue
 from placet.ir.to_dict import ToDict
 from placet.loops.sql import has_rounds
+from placet.render.call_facts import confinement_words, is_safe, recovery_words
 from placet.truncation import truncate
 
 if TYPE_CHECKING:
@@ -66,7 +67,15 @@ class ApprovalNeeded(_Item, frozen=True, kw_only=True, tag="approval"):
     preview: str | None = None
     """What would change, as a diff or a text."""
     confinement: Confinement | None = None
+    confinement_text: str | None = None
+    """The same in words, as the command line says it."""
+    is_confined: bool = False
+    """Whether it is known that something confines the call."""
     recovery: Recovery | None = None
+    recovery_text: str | None = None
+    """The same in words, as the command line says it."""
+    can_undo: bool = False
+    """Whether it is known that something undoes the call."""
     edit: FileEdit | None = None
     compensation: dict[str, JsonValue] | None = None
     offers_edits: bool = False
@@ -165,6 +174,8 @@ def need_of(records: Records, redactor: Redactor, approval: Approval) -> Approva
             repository=round.repository,
         )
     mark, trail = _trail(records, approval)
+    confinement, recovery = _fields(shown.confinement), _fields(shown.recovery)
+    is_confined, can_undo = is_safe({"confinement": confinement, "recovery": recovery})
     return ApprovalNeeded(
         id=shown.id,
         run_id=shown.run_id,
@@ -181,7 +192,11 @@ def need_of(records: Records, redactor: Redactor, approval: Approval) -> Approva
         mark=mark,
         preview=shown.preview,
         confinement=shown.confinement,
+        confinement_text=confinement_words(confinement) if confinement is not None else None,
+        is_confined=is_confined,
         recovery=shown.recovery,
+        recovery_text=recovery_words(recovery) if recovery is not None else None,
+        can_undo=can_undo,
         edit=shown.edit,
         compensation=shown.compensation,
         offers_edits=shown.offers_edits,
@@ -198,6 +213,10 @@ def need_of(records: Records, redactor: Redactor, approval: Approval) -> Approva
 def _call_words(approval: Approval) -> str:
     given = ", ".join(f"{name}={value}" for name, value in list(approval.parameters.items())[:5])
     return f"{approval.tool} {given}"
+
+
+def _fields(fact: Confinement | Recovery | None) -> dict[str, JsonValue] | None:
+    return fact.to_dict() if fact is not None else None
 
 
 def _trail(records: Records, approval: Approval) -> tuple[str | None, list[str] | None]:

@@ -1,0 +1,27 @@
+// "Memory": facts with where they come from and how long they hold; skills with both arms of their trial.
+import { html, useState } from "./html.js";
+import { get, query } from "./api.js";
+import { Chip, Empty, Problem, Status, useFetched } from "./parts.js";
+import { moment, plural, safe } from "./text.js";
+
+export function Memory() {
+  const [text, setText] = useState("");
+  const { data, error } = useFetched(() => get(query("/memory/facts", { q: text, limit: 200 })), text);
+  const facts = (data?.facts ?? []).map((each) => each.fact ?? each);
+  return html`<section><div class="toolbar"><h2>Memory</h2><input type="search" aria-label="Search facts" placeholder="Ask in words" onChange=${(event) => setText(event.target.value.trim())} /><span class="faint">${data ? plural(facts.length, "fact") : ""}</span></div>
+    <${Problem} error=${error} />
+    ${data && facts.length === 0 && html`<${Empty}>${text ? "No fact answers that." : html`Nothing is remembered yet. <code>placet memory add</code> stores a fact.`}</${Empty}>`}
+    <div class="cards wide">${facts.map((fact) => html`<div class="card" key=${fact.id} data-fact=${fact.id}>
+      <div class="chips"><strong>${safe(fact.subject)}</strong>${fact.key && html`<code>${safe(fact.key)}</code>`}${(fact.labels ?? []).map((each) => html`<${Chip} tone="warn">${safe(each)}</${Chip}>`)}${(fact.invalidated ?? fact.superseded_by) != null && html`<${Chip} tone="bad">no longer believed</${Chip}>`}</div>
+      <p>${safe(fact.body)}</p>
+      <span class="faint">from ${safe(fact.source)}, learned ${moment(fact.learned)}${fact.valid_from ? `, holds from ${moment(fact.valid_from)}` : ""}${fact.valid_until ? ` until ${moment(fact.valid_until)}` : ""}</span></div>`)}</div>
+    <${Skills} /></section>`;
+}
+
+function Skills() {
+  const { data } = useFetched(() => get("/memory/skills").catch(() => null), "skills");
+  if (!data?.skills?.length) return null;
+  const arm = (each) => (each ? `${each.successes} of ${each.runs}` : "none");
+  return html`<h3>Skills</h3><div class="tablebox"><table><thead><tr><th>skill</th><th>standing</th><th>offered: succeeded</th><th>not offered: succeeded</th><th>description</th></tr></thead><tbody>
+    ${data.skills.map((skill) => html`<tr key=${skill.name}><td>${safe(skill.name)}</td><td><${Status} value=${skill.status} /></td><td class="number">${arm(skill.offered)}</td><td class="number">${arm(skill.withheld)}</td><td>${safe(skill.description)}</td></tr>`)}</tbody></table></div>`;
+}

@@ -1,0 +1,55 @@
+// "Needs you": everything that waits for a person, over all runs.
+import { html, useEffect, useRef, useState } from "./html.js";
+import { ApiError, post, segment } from "./api.js";
+import { Decision } from "./decision.js";
+import { Empty, Status, When, toast } from "./parts.js";
+import { decided, link, may, needs, refreshNeeds } from "./state.js";
+import { safe } from "./text.js";
+import { shortcuts } from "./keys.js";
+
+const ANSWERS = {
+  approval: (item, answer) => post(`/approvals/${segment(item.id)}/decision`, { ...answer, fingerprint: item.fingerprint }),
+  round: (item, answer) => post(`/approvals/${segment(item.id)}/decision`, { ...answer, fingerprint: item.fingerprint }),
+  question: (item, { text }) => post(`/questions/${segment(item.id)}/answer`, { text }),
+  contract: (item, answer) => post(`/code/${segment(item.id)}/decision`, answer),
+  change: (item, answer) => post(`/code/${segment(item.id)}/decision`, answer),
+  outcome: (item, { choice }) => post(`/runs/${segment(item.run_id)}/outcomes`, { action_id: item.action_id, choice }),
+};
+
+export async function decide(item, answer) {
+  try {
+    await ANSWERS[item.kind](item, answer);
+  } catch (error) {
+    // Somebody else was quicker: say who, and show what is left.
+    if (!(error instanceof ApiError) || error.status !== 409) throw error;
+    toast(error.message, "bad");
+  }
+  await refreshNeeds();
+}
+
+export function Needs() {
+  const list = useRef(null);
+  const [at, setAt] = useState(0);
+  const items = needs.value;
+  const chosen = Math.min(at, (items?.length ?? 1) - 1);
+  useEffect(() => shortcuts({
+    j: ["next", () => setAt((old) => Math.min(old + 1, (items?.length ?? 1) - 1))],
+    k: ["previous", () => setAt((old) => Math.max(0, old - 1))],
+    a: ["approve once", () => press(list.current, chosen, ["once", "approve"])],
+    d: ["deny", () => press(list.current, chosen, ["deny"])],
+  }), [items, chosen]);
+  useEffect(() => { list.current?.children[chosen]?.scrollIntoView({ block: "nearest" }); }, [chosen]);
+  return html`<section class="needs"><h2>Needs you</h2>
+    ${items == null ? html`<${Empty}>Loading</${Empty}>` : items.length === 0 ? html`<${Empty}>Nothing waits for you.</${Empty}>` : null}
+    <div ref=${list}>${items?.map((item, index) => html`<${Decision} key=${`${item.kind}/${item.id}`} item=${item} decide=${decide} allowed=${may("decide")} selected=${index === chosen} runLink=${(id) => link("runs", id)} />`)}</div>
+    ${decided.value.length > 0 && html`<h3>Decided just now</h3><ul class="decided">${decided.value.map((each) => html`<li key=${each.item.id}><${Status} value=${each.status} /> ${safe(each.item.title)} ${each.by && html`<span>by <strong>${safe(each.by)}</strong></span>`} ${each.reason && html`<span class="faint">“${safe(each.reason)}”</span>`} <${When} at=${each.at} /></li>`)}</ul>`}
+  </section>`;
+}
+
+function press(list, index, answers) {
+  const card = list?.children[index];
+  for (const answer of answers) {
+    const found = card?.querySelector(`button[data-answer="${answer}"]`);
+    if (found) return found.click();
+  }
+}
