@@ -48,3 +48,9 @@ def test_trailers_are_the_last_paragraph() -> None:
     made = message("Fix it", "", "Why it was done.", trailers=["Placet-Round: r1", "Checked-by: true"])
 
     assert made == "Fix it\n\nWhy it was done.\n\nPlacet-Round: r1\nChecked-by: true\n"
+
+
+def test_what_maker_and_checker_both_say_stands_there_once() -> None:
+    made = message("Sort the imports of a file.", "Sort the imports of a file", "Why.", trailers=[])
+
+    assert made == "Sort the imports of a file\n\nWhy.\n"

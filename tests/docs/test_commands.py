@@ -1,6 +1,6 @@
 """Every command that the documentation prints is run, or named here with the reason why it is not.
 
-    ```console          is run by test_pages.py
+    ```console          is run by test_pages.py, always
     ```sh               is in the table ELSEWHERE: what runs it, or why nothing here can
     `placet ...`        is held against the command line as it is; `make X`, `python FILE` and `pytest PATH`
                         against the files of the clone
@@ -391,6 +391,10 @@ def test_every_command_of_an_sh_block_is_run_or_said_not_to_be() -> None:
     lost = [str(each) for each in printed("sh") if each.text not in ELSEWHERE]
 
     assert lost == [], "make it a console block, which is run, or name in ELSEWHERE what runs it"
+
+
+def test_every_command_after_a_dollar_sign_is_run() -> None:
+    assert [str(each) for each in printed("unrun")] == []
 
 
 def test_the_table_names_no_command_that_no_page_prints() -> None:

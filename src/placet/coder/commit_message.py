@@ -50,10 +50,13 @@ def first_telling(*texts: str) -> str:
 
 
 def message(text: str, *more: str, trailers: list[str]) -> str:
-    """A whole commit message: `text` as subject and body, further paragraphs, then the trailers."""
+    """A whole commit message: `text` as subject and body, further paragraphs, then the trailers. A paragraph
+    that says the same as one before it is left out."""
     subject, body = subject_and_body(text)
-    paragraphs = [subject, body, *(clean(each, _MOST, lines=True).strip() for each in more)]
-    return "\n\n".join(filter(None, [*paragraphs, "\n".join(trailers)])) + "\n"
+    told: dict[str, str] = {}
+    for paragraph in (subject, body, *(clean(each, _MOST, lines=True).strip() for each in more)):
+        told.setdefault(paragraph.removesuffix("."), paragraph)
+    return "\n\n".join(filter(None, [*told.values(), "\n".join(trailers)])) + "\n"
 
 
 def _cut(line: str) -> str:

@@ -43,8 +43,8 @@ class CommitExecutor:
 
     async def dry_run(self, act: Act, bench: Bench) -> str:
         """What would be done, in words."""
-        made = f"one commit of {len(act.changed)} changed files on the new branch {self.branch_of(act)}"
-        return f"{made}{_with_yours(act)}"
+        files = "1 changed file" if len(act.changed) == 1 else f"{len(act.changed)} changed files"
+        return f"one commit of {files} on the new branch {self.branch_of(act)}{_with_yours(act)}"
 
     async def execute(self, act: Act, bench: Bench) -> Done:
         """Make it."""
@@ -110,5 +110,4 @@ def _message(act: Act) -> str:
     trailers = [f"Placet-Loop: {act.loop}", f"Placet-Round: {act.round}"]
     trailers += [f"Checked-by: {clean(each, 300)}" for each in act.checks]
     said = first_telling(act.change, act.summary, act.summary.strip() or act.intent)
-    checked = act.summary if act.summary.strip() != said.strip() else ""
-    return message(said, checked, why, trailers=trailers)
+    return message(said, act.summary, why, trailers=trailers)
