@@ -68,6 +68,28 @@ def test_beyond_the_limit_the_same_are_found(store: MemoryFacts) -> None:
     assert same >= 0.98 * 200
 
 
+def test_what_comes_later_is_found_and_the_index_is_not_made_again() -> None:
+    made = MemoryFacts()
+    made.add([make_fact(str(n)) for n in range(COUNT + 2)])
+    numbers = numpy.random.default_rng(7).standard_normal((COUNT + 2, WIDTH), dtype=numpy.float32)
+    numbers /= numpy.linalg.norm(numbers, axis=1, keepdims=True)
+    by_id = {str(n): row.tobytes() for n, row in enumerate(numbers)}
+    made.put_vectors(None, "m", {id: by_id[id] for id in list(by_id)[:COUNT]})
+    index = VectorIndex(made, None, "m", exact_up_to=100)
+    assert index.search(numbers[COUNT], WHERE, 1)[0][0] != str(COUNT)
+    first = index._approximate
+
+    for n in (COUNT, COUNT + 1):
+        made.put_vectors(None, "m", {str(n): by_id[str(n)]})
+        assert index.search(numbers[n], WHERE, 1)[0][0] == str(n)
+    assert index._approximate is first
+    made.put_vectors(None, "m", {"5": by_id[str(COUNT)]})
+    found = index.search(numbers[COUNT], WHERE, 2)
+
+    assert {id for id, _ in found} == {"5", str(COUNT)}
+    assert index._approximate is not first
+
+
 def test_vectors_of_another_size_are_refused(store: MemoryFacts) -> None:
     with pytest.raises(VectorsUnusable):
         VectorIndex(store, None, "m").search(numpy.ones(3, dtype=numpy.float32), WHERE, 5)

@@ -63,6 +63,8 @@ class VectorIndex:
         self._times: numpy.ndarray[Any, Any] | None = None
         self._codes: numpy.ndarray[Any, Any] | None = None
         self._approximate: Any = None
+        self._approximated = 0
+        """Vectors that it holds."""
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -117,14 +119,17 @@ class VectorIndex:
         import turbovec  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         assert self._matrix is not None
+        count = len(self._ids)
         if self._approximate is None:
-            count = len(self._ids)
             made = turbovec.TurboQuantIndex(dim=self._matrix.shape[1], bit_width=_BITS)
             step = max(1, count // _FIRST)
             made.calibrate(numpy.ascontiguousarray(self._matrix[:count:step]))
             made.add(numpy.ascontiguousarray(self._matrix[:count]))
             made.prepare()
             self._approximate = made
+        elif self._approximated < count:
+            self._approximate.add(numpy.ascontiguousarray(self._matrix[self._approximated : count]))
+        self._approximated = count
         _, found = self._approximate.search(query[None, :].astype(numpy.float32), k=_RERANKED, mask=mask)
         places: numpy.ndarray[Any, Any] = numpy.sort(found[0].astype(numpy.int64))
         return places
@@ -168,7 +173,8 @@ class VectorIndex:
         if vector is not None and vector.shape[0] == self._matrix.shape[1]:
             if not numpy.array_equal(self._matrix[place], vector):
                 self._matrix[place] = vector
-                self._approximate = None
+                if place < self._approximated:
+                    self._approximate = None
         until = row.valid_until if vector is not None else -1e301  # Without a vector it is not compared.
         self._times[:, place] = (row.learned, row.invalidated, row.valid_from, until)
         group = (row.scope, row.kind, row.tags, row.is_secret)
