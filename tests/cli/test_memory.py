@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from placet.inference.local.weights import EMBED
 from placet.storage.location import open_database
 from tests.storage.children import ask
 
@@ -161,6 +162,23 @@ def test_an_import_is_for_the_tenant_of_the_command(placet: Placet, db: str, tmp
 
     export = placet("memory", "export", "--tenant", "acme", "--db", db).out
     assert [json.loads(each)["body"] for each in export.splitlines()] == ["$b.output", "b"]
+
+
+@pytest.mark.parametrize("command", [("query", "where does Ann live?"), ("consolidate",)])
+def test_an_embedder_that_fails_is_said_once(
+    placet: Placet, db: str, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    placet("memory", "add", "ann", "Ann lives in Rome", "--db", db)
+    models = tmp_path / "models"
+    models.mkdir()
+    for file in EMBED.files:
+        with open(models / file.name, "wb") as made:
+            made.truncate(file.size)
+
+    done = placet("memory", *command, "--db", db, PLACET_MODELS=str(models))
+
+    assert done.code == 0, done.err
+    assert done.err.count("the embedder failed") == 1
 
 
 def test_consolidation_is_recorded(placet: Placet, db: str) -> None:

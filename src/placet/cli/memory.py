@@ -241,8 +241,6 @@ def query(
                 output.talk("\n".join(hit_lines(0, hit, explain=True)))
         if not found.hits:
             output.talk("Nothing is known about that.")
-        if found.note:
-            output.talk(f"Full text alone was used: {found.note}")
     return 0 if found.hits else 1
 
 
@@ -421,6 +419,4 @@ def consolidate(output: Output, tenant: str | None, db: str | None, as_json: boo
         f"{done.vectors_removed:,} vectors were removed, {done.embedded:,} facts embedded; "
         f"{done.total:,} facts in all."
     )
-    if done.note:
-        output.talk(f"Not everything could be embedded: {done.note}")
     return 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from placet.extras import has_module, install_command
 from placet.inference.model import Embedder
+from placet.safe_text import clean
 
 if TYPE_CHECKING:
     import numpy
@@ -82,7 +83,7 @@ class Embedding:
 
     def fail(self, problem: str) -> None:
         """Vectors cannot be used; say so, the first time."""
-        self.problem = problem
+        self.problem = clean(problem)
         if not self._said:
             self._said = True
-            _log.warning("Memory uses full text alone: %s", problem)
+            _log.warning("Memory uses full text alone: %s", self.problem)
