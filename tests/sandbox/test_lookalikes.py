@@ -19,6 +19,8 @@ from tests.properties.effort import examples
 
 UNSEEN = [chr(n) for n in (*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF)]
 """The code points that HFS+ ignores."""
+RESERVED = [chr(n) for n in (0x2065, 0xFFF0, 0xFFF8, 0xE0000, 0xE0080, 0xE0FFF)]
+"""Some that Unicode reserves for code points that are drawn as nothing."""
 FORMS = {
     ".": [".", "\uff0e", "\u2024"],
     "g": ["g", "G", "\uff27", "\uff47", "\u24d6"],
@@ -32,7 +34,7 @@ ENDS = ["", ".", " ", ". .", "::$INDEX_ALLOCATION", ":stream", " .:x"]
 def spellings(draw: st.DrawFn) -> str:
     parts = []
     for letter in GIT:
-        parts += draw(st.lists(st.sampled_from(UNSEEN), max_size=2))
+        parts += draw(st.lists(st.sampled_from(UNSEEN + RESERVED), max_size=2))
         parts.append(draw(st.sampled_from(FORMS[letter])))
     parts += draw(st.lists(st.sampled_from(UNSEEN), max_size=2))
     return "".join(parts) + draw(st.sampled_from(ENDS))

@@ -52,6 +52,9 @@ _SHELL = "/bin/sh"
 _MERGED = 'exec /bin/sh -c "$1" 2>&1'
 """The command comes as an argument, so that it is run as it was written."""
 
+_PYTHON = {"PYTHONDONTWRITEBYTECODE": "1"}
+"""So that compiled code that appears in the place of a sealed source is none of Python's own."""
+
 Fresh = Callable[[], AbstractAsyncContextManager[Path]]
 """Makes a folder with the files to check, which goes when the check is over."""
 
@@ -127,10 +130,15 @@ class CheckRunner:
             workspace = Workspace(folder)
             guard = None
             if seal is not None:
-                guard = ExportGuard(folder, seal, () if baseline is None else baseline.touched)
+                guard = ExportGuard(folder, seal, _own_changes(baseline))
                 await asyncio.to_thread(guard.begin)
             try:
-                more = self._environment | python_path(str(workspace.folder), self._roots)
+                more = (
+                    _PYTHON
+                    | _user_site()
+                    | self._environment
+                    | python_path(str(workspace.folder), self._roots)
+                )
                 if reports:
                     path = os.path.join(workspace.folder, name)
                     more |= variables(path, more.get("PYTEST_ADDOPTS", ""))
@@ -156,6 +164,17 @@ class CheckRunner:
                     guard.close()
                 self._isolation.forget(workspace)
                 workspace.close()
+
+
+def _own_changes(baseline: CheckResult | None) -> list[str]:
+    """Files that a check itself rewrites."""
+    return [] if baseline is None else [*baseline.touched, *baseline.rewritten]
+
+
+def _user_site() -> dict[str, str]:
+    """Keeps Python from loading what the code under test has put into the home of the sandbox, where the next
+    command of the same check would find it. Packages that the person has there are shown read-only."""
+    return {} if os.path.isdir(os.path.expanduser("~/.local/lib")) else {"PYTHONNOUSERSITE": "1"}
 
 
 class _Run:
@@ -198,6 +217,7 @@ class _Run:
             tests=tests,
             touched=tuple(clean(path, 500) for path in self._observed.touched[:_MOST_TOUCHED]),
             read=self._observed.read,
+            rewritten=tuple(clean(path, 500) for path in self._observed.rewritten[:_MOST_TOUCHED]),
         )
 
     def _why(self, check: Check) -> str:

@@ -110,6 +110,9 @@ class CheckResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     check itself rewrites."""
     read: tuple[str, ...] | None = ()
     """Data files of the repository that it read; `None` if that is not known."""
+    rewritten: tuple[str, ...] = ()
+    """Other files that it rewrote or removed while it ran, and that checks may depend on. In the baseline:
+    those that the check itself rewrites."""
 
 
 def labels_of_output(results: Sequence[CheckResult]) -> Labels:

@@ -17,6 +17,7 @@ import os
 import stat
 from collections.abc import Collection
 from pathlib import Path
+from posixpath import join
 from typing import TYPE_CHECKING, NamedTuple
 
 from placet.checks.conventions import CACHE, is_code
@@ -45,6 +46,8 @@ class Observed(NamedTuple):
     """Files that the checks depend on and that were changed, or made."""
     read: tuple[str, ...] | None = ()
     """Data files that were read; None if that is not known."""
+    rewritten: tuple[str, ...] = ()
+    """Files in doubt that were changed or removed, or for which Python may load something else."""
 
 
 UNOBSERVED = Observed()
@@ -60,6 +63,8 @@ class ExportGuard:
         self._rewritten = frozenset(rewritten)
         self._prints: dict[str, _Print] = {}
         self._data: list[str] = []
+        self._others: dict[str, _Print | None] = {}
+        """What is not sealed, without its contents."""
         self._folders: set[str] = set()
         """Those that were there at the beginning."""
         self._knows_reads = False
@@ -68,7 +73,8 @@ class ExportGuard:
     def begin(self) -> None:
         """Record the state of the files. Not on the event loop: it reads them."""
         hashed = 0
-        for path in self._files():
+        files = self._files()
+        for path in files:
             self._folders.update(_above(path))
             if not self._may_change(path) and self._seal.why(path):
                 found = _print(self._folder / path, hashes=hashed < _MOST_HASHED)
@@ -81,6 +87,9 @@ class ExportGuard:
         if self._knows_reads:
             for path in self._data:
                 _make_unread(self._folder / path)
+        for path in files:
+            if path not in self._prints and not self._may_change(path):
+                self._others[path] = _print(self._folder / path, hashes=False)
 
     def listen(self) -> None:
         """Watch from now on, on the running event loop."""
@@ -100,10 +109,18 @@ class ExportGuard:
             for path, before in self._prints.items()
             if _print(self._folder / path, hashes=bool(before[-1])) != before
         }
-        for path in self._seen():
+        seen = self._seen()
+        for path in seen:
             if not self._may_change(path) and self._seal.bends(path):
                 changed.add(self._topmost(path))
-        return Observed(tuple(sorted(changed)), self._read())
+        compiled = {_source_of(path) for path in seen if not self._may_change(path)}
+        rewritten = [
+            path
+            for path, before in self._others.items()
+            if path in compiled or _print(self._folder / path, hashes=False) != before
+        ]
+        in_doubt = tuple(sorted(path for path in rewritten if self._seal.may_doubt(path)))
+        return Observed(tuple(sorted(changed)), self._read(), in_doubt)
 
     def close(self) -> None:
         """Stop watching."""
@@ -156,8 +173,15 @@ class ExportGuard:
         return tuple(found) if len(found) <= MOST_READ else None
 
 
+def _source_of(path: str) -> str:
+    """The source in whose place Python would load a file; empty if it is not compiled code."""
+    folder, _, name = path.rpartition("/")
+    above, _, last = folder.rpartition("/")
+    return join(above, f"{name.partition('.')[0]}.py") if last == CACHE else ""
+
+
 def _is_ours(path: str) -> bool:
-    return path.startswith(_OWN) or CACHE in path.split("/")
+    return path.startswith(_OWN)
 
 
 def _above(path: str) -> list[str]:

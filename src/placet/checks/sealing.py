@@ -148,24 +148,37 @@ class Seal:
     def doubt(self, path: str, results: Sequence[CheckResult] = ()) -> str:
         """Why a person has to look at a change of a path that is not sealed, as words that follow it; empty
         if nobody has to. `results` are those of the checks on the change, which say what they read."""
+        return self._doubt(path, self._read_by(results))
+
+    def may_doubt(self, path: str) -> bool:
+        """Whether a person has to look at a change of a path if checks read it."""
+        return bool(self._doubt(path, None))
+
+    def _doubt(self, path: str, read: Collection[str] | None) -> str:
         plain = normpath(path).lstrip("/")
         if self._inputs is None or self.why(plain) or self._is_lifted(plain) or CACHE in plain.split("/"):
             return ""
-        if is_code(plain):
-            judged = self._inputs.source(plain)
-        else:
-            judged = self._inputs.data(plain, self._read_by(results))
+        judged = self._inputs.source(plain) if is_code(plain) else self._inputs.data(plain, read)
         return judged.why if judged.kind == "unsure" else ""
 
     def doubts(self, paths: Iterable[str], results: Sequence[CheckResult]) -> dict[str, str]:
-        """Those of some changed paths that a person has to look at, each with the reason."""
-        return {path: why for path in paths if (why := self.doubt(path, results))}
+        """Those of some changed paths that a person has to look at, each with the reason; also those that the
+        checks did not find as they were in the change, because the code under test rewrote them."""
+        rewritten = {path for result in results for path in result.rewritten}
+        found = {path: why for path in paths if (why := self.doubt(path, results))}
+        for path in sorted(rewritten):
+            if why := self.doubt(path, results):
+                found[path] = f"was rewritten while a check ran; it {why}"
+        return found
 
     def bends(self, path: str) -> str:
         """Why a path that was made or changed while a check ran could bend what the check runs next, as words
         that follow it; empty if it could not: data that tests write beside themselves, and what is in a new
         folder, unless the folder itself could."""
         parts = normpath(path).lstrip("/").split("/")
+        if CACHE in parts:
+            at = parts.index(CACHE)
+            return self._compiled("/".join(parts[:at]), parts[at + 1 :])
         plain = "/".join(parts)
         above = ("/".join(parts[:end]) for end in range(1, len(parts)))
         new = next((folder for folder in above if folder not in self._base_folders), None)
@@ -176,6 +189,18 @@ class Seal:
         if why == "is a test" and plain not in self._base and plain not in self._above:
             return why if is_test_code(plain) else ""
         return why
+
+    def _compiled(self, folder: str, within: Sequence[str]) -> str:
+        """Why a file that Python may load in the place of a source in `folder`, or the folder of such files,
+        could bend a check: checks are told to write none."""
+        if self._is_lifted(join(folder, CACHE, *within)):
+            return ""
+        if within:
+            sources = [join(folder, f"{within[0].partition('.')[0]}.py")]
+        else:
+            sources = [path for path in self._base if dirname(path) == folder and path.endswith(".py")]
+        sealed = next((path for path in sources if path in self._base and self.why(path)), None)
+        return f"is loaded in the place of {sealed}" if sealed is not None else ""
 
     def notes(self, base_paths: Collection[str]) -> list[str]:
         """What a person should know before work begins: what is sealed that may well be the work itself."""

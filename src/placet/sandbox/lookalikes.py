@@ -18,9 +18,11 @@ import unicodedata
 GIT = ".git"
 
 _MARKS = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
 )
-"""Code points that are drawn as nothing and are not of the category Cf: fillers, joiners, variations."""
+"""Code points that are drawn as nothing and are not of the category Cf: fillers, joiners, variations, and
+those that Unicode reserves for more of their kind (Default_Ignorable_Code_Point)."""
 _SHORT = re.compile(r"([^.~]{1,6})~[0-9]+")
 
 
