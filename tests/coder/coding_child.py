@@ -22,7 +22,8 @@ from typing import Any
 import msgspec
 
 from placet import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
-from placet.coder import attempt, command_line, context, drafting, publishing, workshop  # noqa: F401
+from placet.checks import command_line  # noqa: F401
+from placet.coder import attempt, context, drafting, publishing, workshop  # noqa: F401
 from placet.coder.coder import Coder
 from placet.coder.events import Event
 from placet.coder.repairs_sql import SqlRepairs
