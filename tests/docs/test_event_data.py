@@ -39,6 +39,7 @@ from placet.durable.memory import MemoryJournal
 from placet.errors import ModelError
 from placet.events.event import Event
 from placet.events.log import EventLog
+from placet.events.schema import Unknown, typed
 from placet.inference import Scripted, ToolCall
 from placet.sandbox.workspace import Workspace
 from placet.testing import RecordingTool, action, proposal
@@ -333,6 +334,14 @@ async def test_events_carry_what_the_reference_says(events: list[Event]) -> None
     for event in events:
         always, maybe = reference[event.kind]
         assert always <= set(event.data) <= always | maybe, f"{event.kind}: {sorted(event.data)}"
+
+
+async def test_every_event_is_the_record_of_its_kind(events: list[Event]) -> None:
+    """Also its keys: what is emitted and no record has is lost to whoever shows the run."""
+    for event in events:
+        said = typed(event)
+        assert not isinstance(said, Unknown), f"{event.kind}: {event.data}"
+        assert set(event.data) <= set(said.__struct_fields__), event.kind
 
 
 async def test_every_kind_and_key_of_the_reference_really_occurs(events: list[Event]) -> None:

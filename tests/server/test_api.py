@@ -41,6 +41,7 @@ async def test_run_says_what_kind_it_is_and_how_it_stands(web: Web) -> None:
     found = await web.api(f"/runs/{result.run_id}")
 
     assert (found["run"]["kind"], found["run"]["status"]) == ("plan", "waiting")
+    assert (found["view"]["status"], found["view"]["counts"]) == ("waiting", {"waiting": 1})
     assert found["cursor"] == web.records.events.last_position()
 
 
@@ -158,3 +159,34 @@ async def test_description_names_every_path(web: Web) -> None:
     assert found["openapi"].startswith("3.1")
     assert "/api/v1/approvals/{approval}/decision" in found["paths"]
     assert "ApprovalNeeded" in found["components"]["schemas"]
+
+
+async def test_graph_and_story_of_a_run(web: Web) -> None:
+    runtime = web.runtime()
+    step = {"tool": "echo", "parameters": {"text": "x"}}
+    plan = {"id": "p", "actions": [{"id": "a", **step}, {"id": "b", "dependencies": ["a"], **step}]}
+    result = await runtime.execute(plan)
+    await runtime.events.settle()
+
+    graph = await web.api(f"/runs/{result.run_id}/graph")
+    story = await web.api(f"/runs/{result.run_id}/story")
+
+    assert [node["key"] for node in graph["nodes"]] == ["p/a", "p/b"]
+    assert graph["nodes"][0]["x"] < graph["nodes"][1]["x"]
+    assert graph["edges"] == [["p/a", "p/b"]]
+    assert story["lines"]
+
+
+async def test_plan_that_is_too_long_for_the_log_is_shown_whole(web: Web) -> None:
+    runtime = web.runtime()
+    actions = [{"id": f"a{n}", "type": "state_write", "parameters": {"key": f"k{n}"}} for n in range(1200)]
+    result = await runtime.execute({"id": "p", "actions": actions})
+    await runtime.events.settle()
+
+    found = await web.api(f"/runs/{result.run_id}")
+    graph = await web.api(f"/runs/{result.run_id}/graph")
+
+    assert found["view"]["counts"] == {"succeeded": 1200}
+    assert found["view"]["actions"]["p/a7"]["type"] == "state_write"
+    assert len(graph["nodes"]) == 1200
+    assert len({(node["x"], node["y"]) for node in graph["nodes"]}) == 1200

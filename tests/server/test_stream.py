@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest_asyncio
 
 from placet.events.event import Event
+from placet.events.run_view import RunDelta, RunFold
 from placet.server import stream as streaming
 from placet.server.stream import Stream, Watcher
 from placet.server.tokens import Token
+from tests.events.test_run_view import merged, plain
 from tests.server.web import Web, opened
 
 OWNER = Token(name="owner", digest="", created_at=0.0, rights=("see",))
@@ -159,3 +162,42 @@ async def test_nothing_is_read_while_nobody_watches(web: Web, monkeypatch: Any) 
         await asyncio.sleep(0.05)
 
     assert looked == []
+
+
+async def test_view_of_a_watched_run_comes_as_changes_that_make_the_whole(web: Web) -> None:
+    result = await web.ask()
+    run_id = result.run_id
+    stream = Stream(web.records.events, poll_s=0.01, load=web.site.fold)
+    watcher = Watcher(OWNER, None, {run_id: 0})
+
+    async with stream.running():
+        following = stream.follow(watcher, None)
+        await anext(following)
+        view = merged(plain(RunFold(run_id).view), delta_of(await anext(following)))
+        first = plain(web.site.fold(run_id).view)
+        reading = asyncio.create_task(until_ended(following, view))
+        await asyncio.sleep(0)
+        web.records.approvals.decide(result.waiting[0].approval, "once", by="ann")
+        runtime = web.runtime()
+        await runtime.resume(run_id)
+        await runtime.events.settle()
+        seen = await asyncio.wait_for(reading, 30)
+        await following.aclose()
+
+    assert first["status"] == "waiting"
+    assert seen == plain(web.site.fold(run_id).view)
+    assert seen["outcome"] == "succeeded"
+    assert stream._live == {}
+
+
+async def until_ended(following: AsyncIterator[bytes], view: dict[str, Any]) -> dict[str, Any]:
+    while view["status"] != "ended":
+        block = await anext(following)
+        if b"event: view" in block:
+            view = merged(view, delta_of(block))
+    return view
+
+
+def delta_of(block: bytes) -> RunDelta:
+    (found,) = (part for part in block.decode().split("\n\n") if part.startswith("event: view"))
+    return msgspec.json.decode(found.partition("data: ")[2], type=RunDelta)

@@ -312,7 +312,7 @@ def show_ending(
 
 def in_flight(output: Output, ending: Ending, app: App) -> Mapping[str, Any]:
     """What the calls were of which a person has to say what became of them."""
-    from placet.cli.led import calls_in_flight
+    from placet.app.stories import calls_in_flight
 
     if app.records is None or all(each.kind != "unknown_outcome" for each in ending.waiting):
         return {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from placet.cli.led import Asked
+    from placet.app.stories import Asked
     from placet.turns.ending import Ending
 
 _WORDS = {

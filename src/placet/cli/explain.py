@@ -90,41 +90,19 @@ def _of_a_round(run: str, db: str | None) -> tuple[dict[str, Any], list[tuple[st
 
 
 def _from_store(run: str, db: str | None, redactor: Redactor) -> History:
-    """A run as it is recorded, with what is kept of it besides: whether only a program can go on with it, and
-    how it was started."""
-    from contextlib import suppress
-
-    from placet.app.app import is_a_programs, open_records
-    from placet.cli.led import calls_in_flight
-    from placet.cli.repeat import repeat_of
+    from placet.app.app import open_records
+    from placet.app.stories import history_of
     from placet.cli.wording import no_events
-    from placet.errors import StorageUnavailable, UnknownRun
-    from placet.render.history import History
-    from placet.runtime.journal import is_led
+    from placet.errors import UnknownRun
 
     with open_records(db) as records:
         try:
             name = records.run_id(run)
         except UnknownRun as error:
             raise UnknownRun(f"No file is called '{run}'. {error}") from None
-        found = records.events.query(run=name)
-        if not found:
+        if not records.events.query(run=name, limit=1):
             raise no_events(name, db)
-        history = History.of(found)
-        with suppress(UnknownRun, StorageUnavailable):  # The log may know runs that are not kept.
-            summary, record = records.journal.find(name), records.journal.record(name)
-            history.coding_status = summary.status
-            history.repeat = repeat_of(summary, record)
-            history.is_a_programs = is_a_programs(summary, record)
-            if is_led(record):
-                # Whoever leads it brings its model and its tools: only who began it knows them.
-                history.is_a_programs = "folder" not in summary.context
-                if summary.status == "interrupted":
-                    history.break_off()
-                for id, (tool, given) in calls_in_flight(records, name, redactor).items():
-                    if history.led is not None:
-                        history.led.note_call(id, tool, given)
-    return history
+        return history_of(records, name, redactor)
 
 
 def _from_file(

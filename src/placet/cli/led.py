@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from placet.cli.output import Output
 
 if TYPE_CHECKING:
     from placet.agents.kept import AgentKept
     from placet.agents.result import AgentResult
-    from placet.app.app import App, Records
+    from placet.app.app import App
     from placet.cli.conversing import View
     from placet.durable.sql import RunSummary
-    from placet.ir.json_value import JsonValue
     from placet.policy.permission import Posture
-    from placet.redaction import Redactor
     from placet.render.advice import Advice
     from placet.runtime.journal import Decision, RunRecord
     from placet.sandbox.isolation import Level
@@ -190,44 +188,6 @@ def _go_on_with_agent(
         store=app.records.agents if app.records is not None else None,
         place=place_of(kept.spec.id),
     )
-
-
-def calls_in_flight(records: Records, run_id: str, redactor: Redactor) -> dict[str, Asked]:
-    """The calls of which nobody knows what became of them, as the journal has them, without secrets; by their
-    ids. The log does not tell them: it hears of a call when that has ended."""
-    from contextlib import suppress
-
-    from placet.errors import StorageError
-    from placet.runtime import journal
-
-    notes: Sequence[journal.Note] = ()
-    with suppress(StorageError):
-        notes = records.journal.notes(run_id)
-    plans = [note for note in notes if isinstance(note, journal.Replaced)]
-    begun = {note.key for note in notes if isinstance(note, journal.Started)}
-    ended = [note for note in notes if isinstance(note, journal.Ended)]
-    begun -= {note.key for note in ended}
-    has_secrets = any("secret" in note.marks for note in ended)
-    found: dict[str, Asked] = {}
-    for action in (
-        action
-        for plan in plans
-        for i, action in enumerate(plan.proposal.actions)
-        if journal.key_of(plan.plan, i) in begun
-    ):
-        shown = redactor.value(dict(action.parameters))
-        assert isinstance(shown, dict)
-        # Something secret was read in this run: here it is not known where it went.
-        given = dict.fromkeys(shown, "(not shown: it may be secret)") if has_secrets else shown
-        found[action.id] = Asked(action.tool or action.type, given)
-    return found
-
-
-class Asked(NamedTuple):
-    """A call as a person may see it."""
-
-    tool: str
-    parameters: Mapping[str, JsonValue]
 
 
 def coding_commands(session: str, db: str | None) -> list[Advice]:

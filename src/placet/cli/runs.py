@@ -134,9 +134,10 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     from placet.app.app import is_a_programs, open_records
     from placet.app.coder import session_of
     from placet.app.loops import round_of
+    from placet.app.repeat import repeat_of
     from placet.app.run_rows import led_runs
-    from placet.cli.led import calls_in_flight, coding_commands
-    from placet.cli.repeat import repeat_of
+    from placet.app.stories import calls_in_flight
+    from placet.cli.led import coding_commands
     from placet.errors import StorageUnavailable
     from placet.ir.graph import Graph
     from placet.loops.delivery import round_data

@@ -14,14 +14,14 @@ from placet.runtime.execution import Execution
 from placet.runtime.replan import FailedAction
 from placet.runtime.trajectory import TrajectoryStep, reward_of
 
-_LISTED_ACTIONS = 1000
+LISTED_ACTIONS = 1000
 """A longer plan is logged by its size alone."""
 
 
 def description(proposal: Proposal, graph: Graph, in_full: bool) -> dict[str, JsonValue]:
     """What was proposed. In full only for a log that outlives the process, where the plan may be gone."""
     data: dict[str, JsonValue] = {"source": proposal.source, "action_count": len(proposal.actions)}
-    if in_full and len(proposal.actions) <= _LISTED_ACTIONS:
+    if in_full and len(proposal.actions) <= LISTED_ACTIONS:
         data["actions"] = [
             {
                 "id": a.id,

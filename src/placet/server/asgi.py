@@ -41,7 +41,7 @@ def make_site(
     """What is served, from the records of one database."""
     stream = Stream(records.events)
     site = Site(records, tokens, stream, redactor, folders=folders, db=db)
-    stream.shown = site.shown
+    stream.shown, stream.load = site.shown, site.fold
     site.description = describe(ENDPOINTS, __version__)
     return site
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from placet.errors import UnknownApproval, UnknownRun
 from placet.events.event import Event
+from placet.events.run_view import RunFold
+from placet.runtime.account import LISTED_ACTIONS
+from placet.runtime.shown import shown_proposal
 from placet.server.answers import NotFound
 from placet.server.tokens import Token, Tokens
 
@@ -41,6 +45,19 @@ class Site:
         self.is_draining = False
         self.description: dict[str, Any] = {}
         """The API, as OpenAPI."""
+
+    def fold(self, run_id: str) -> RunFold:
+        """The view of a run, from all that is in the log. A plan that is too long for it comes from the
+        journal."""
+        fold = RunFold(run_id)
+        events = self.records.events.scan(run=run_id)
+        for event in events:
+            fold.take(self.shown(event))
+        plans = fold.view.proposals
+        if fold.view.kind == "plan" and plans and plans[0].count > LISTED_ACTIONS:
+            with suppress(UnknownRun):
+                fold.plan(shown_proposal(self.records.journal.record(run_id).proposal, self.redactor))
+        return fold
 
     def drain(self) -> None:
         """Begin nothing more, and let everybody who watches go. On the event loop."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -24,12 +24,15 @@ from typing import Any, NamedTuple
 
 from placet.errors import StorageError
 from placet.events.event import Event
+from placet.events.run_view import RunFold
 from placet.events.sql import SqlEvents
 from placet.server.answers import to_json
 from placet.server.tokens import Token
 
 POLL_S = 0.1
 PING_S = 15.0
+VIEW = "view"
+"""What changes of views are sent as."""
 KEPT = 20_000
 """Items in the ring."""
 _PAGE = 1_000
@@ -67,6 +70,8 @@ class Item(NamedTuple):
     tenant: str | None
     run_id: str | None
     data: bytes
+    at: int = 0
+    """Of the change of a view, up to which position of the log it goes."""
 
 
 class Watcher(NamedTuple):
@@ -75,10 +80,25 @@ class Watcher(NamedTuple):
     token: Token
     run: str | None = None
     """Only this run."""
+    watch: Mapping[str, int] = {}
+    """Runs of which it gets changes of the view, and up to which position of the log it has each."""
 
     def wants(self, item: Item) -> bool:
         """Whether an item is for it."""
+        if item.kind == VIEW and not item.seq:
+            return item.at > self.watch.get(item.run_id or "", item.at)
         return self.token.sees(item.tenant) and (self.run is None or item.run_id == self.run)
+
+
+class Live:
+    """The view of a run that somebody watches."""
+
+    def __init__(self) -> None:
+        self.watchers = 0
+        self.fold: RunFold | None = None
+        self.missed: list[Event] = []
+        """What came before the view was there."""
+        self.ready = asyncio.Event()
 
 
 class Stream:
@@ -89,12 +109,16 @@ class Stream:
         events: SqlEvents,
         *,
         shown: Callable[[Event], Event] = lambda event: event,
+        load: Callable[[str], RunFold] | None = None,
         poll_s: float = POLL_S,
         kept: int = KEPT,
     ) -> None:
         self._events = events
         self.shown = shown
         """An event as it may be sent."""
+        self.load = load or (lambda run: RunFold.of(run, events.scan(run=run)))
+        """The view of a run, from all that is in the log."""
+        self._live: dict[str, Live] = {}
         self._poll_s = poll_s
         self._ring: deque[Item] = deque(maxlen=kept)
         self._count = 0
@@ -107,8 +131,6 @@ class Stream:
         self._watching = 0
         self._wanted = asyncio.Event()
         self._closed = False
-        self.listeners: list[Callable[[Sequence[Event]], None]] = []
-        """Called with each batch of events."""
 
     # Reading the log
 
@@ -154,9 +176,24 @@ class Stream:
         for event in found:
             self._put(encode(self.shown(event)))
         self._seq = found[-1].seq
-        for listen in self.listeners:
-            listen(found)
+        self._fold(found)
         self._tell()
+
+    def _fold(self, found: Sequence[Event]) -> None:
+        """Bring the views up to date that somebody watches."""
+        changed: set[str] = set()
+        for event in found:
+            live = self._live.get(event.run_id or "")
+            if live is not None and live.fold is None:
+                live.missed.append(event)
+            elif live is not None and live.fold is not None:
+                live.fold.take(self.shown(event))
+                changed.add(live.fold.view.run_id)
+        for run_id in sorted(changed):
+            fold = self._live[run_id].fold
+            delta = fold.changes() if fold is not None else None
+            if delta is not None:
+                self._put(Item(0, VIEW, None, run_id, to_json(delta), delta.seq))
 
     def _put(self, item: Item) -> None:
         if len(self._ring) == self._ring.maxlen:
@@ -182,15 +219,53 @@ class Stream:
 
     # Watching
 
+    async def view(self, run_id: str, after: int) -> tuple[bytes, int]:
+        """Begin to watch a run, and return what became of its view after a position in the log, with the
+        position up to which that goes. Whoever calls this calls `unwatch` later."""
+        live = self._live.setdefault(run_id, Live())
+        live.watchers += 1
+        if live.watchers == 1:
+            fold = await asyncio.to_thread(self.load, run_id)
+            for event in live.missed:
+                fold.take(self.shown(event))
+            fold.changes()
+            live.fold, live.missed = fold, []
+            live.ready.set()
+        await live.ready.wait()
+        return await asyncio.to_thread(self._view_since, run_id, after)
+
+    def _view_since(self, run_id: str, after: int) -> tuple[bytes, int]:
+        fold = self.load(run_id)
+        if after < fold.view.seq:
+            # What the watcher has already is that of all events up to there.
+            return to_json(fold.changes()), fold.view.seq
+        return b"", fold.view.seq
+
+    def unwatch(self, run_id: str) -> None:
+        """Stop watching a run."""
+        live = self._live.get(run_id)
+        if live is not None:
+            live.watchers -= 1
+            if not live.watchers:
+                del self._live[run_id]
+
     async def follow(self, watcher: Watcher, after: int | None) -> AsyncIterator[bytes]:
         """Yield server-sent events from after a position in the log on; from now on, where none is named."""
         self._watching += 1
         self._wanted.set()
+        watched: list[str] = []
         try:
             newest = await self._begin()
             cursor = newest if after is None else min(after, newest)
             # Said at once: whoever connects again before anything happens must not ask for all of it.
             yield b"retry: 1000\nid: %d\nevent: hello\ndata: {}\n\n" % cursor
+            has: dict[str, int] = {}
+            for run_id, seen in watcher.watch.items():
+                watched.append(run_id)
+                data, has[run_id] = await self.view(run_id, seen)
+                if data:
+                    yield b"event: view\ndata: %s\n\n" % data
+            watcher = watcher._replace(watch=has)
             place: int | None = None
             while not self._closed:
                 news = self._news
@@ -212,6 +287,8 @@ class Stream:
                 except TimeoutError:
                     yield b": ping\n\n"
         finally:
+            for run_id in watched:
+                self.unwatch(run_id)
             self._watching -= 1
             if not self._watching:
                 self._wanted.clear()

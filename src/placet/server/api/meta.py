@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from placet import __version__
+from placet.errors import InputError
 from placet.server.api.runs import Position
 from placet.server.endpoint import Call, Endpoint
 from placet.server.stream import Watcher
+
+MOST_WATCHED = 20
+"""Runs whose views one browser watches."""
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -40,6 +45,8 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The position in the log after which to begin. Default: now."""
     run: str | None = None
     """Only this run."""
+    watch: str | None = None
+    """Runs, with commas between them, of which changes of the view are sent too."""
 
 
 def health(call: Call) -> Health:
@@ -63,11 +70,15 @@ def me(call: Call) -> Me:
 async def stream(call: Call) -> Response:
     """Live updates, as server-sent events."""
     query: StreamQuery = call.query
-    watcher = Watcher(call.token, query.run)
+    after = call.last_event_id if call.last_event_id is not None else query.after
+    runs = list(dict.fromkeys(each for each in (query.watch or "").split(",") if each))
+    if len(runs) > MOST_WATCHED:
+        raise InputError(f"At most {MOST_WATCHED} runs can be watched at once.")
+    for run_id in runs:
+        await asyncio.to_thread(call.site.run, call.token, run_id)
+    watcher = Watcher(call.token, query.run, dict.fromkeys(runs, after or 0))
     return StreamingResponse(
-        call.site.stream.follow(
-            watcher, call.last_event_id if call.last_event_id is not None else query.after
-        ),
+        call.site.stream.follow(watcher, after),
         media_type="text/event-stream",
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )

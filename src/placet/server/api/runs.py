@@ -7,8 +7,11 @@ from typing import Annotated, Any
 import msgspec
 
 from placet.app.run_rows import RunRow, rows_of
+from placet.app.stories import story_lines
 from placet.errors import InputError
 from placet.events.event import Event
+from placet.events.run_view import RunView
+from placet.render.plan_layout import PlanLayout, lay_out
 from placet.server.answers import NotFound
 from placet.server.endpoint import Call, Endpoint
 
@@ -38,10 +41,18 @@ class RunShown(msgspec.Struct, frozen=True):
     """One run."""
 
     run: RunRow
+    view: RunView
+    """Its state, folded from its events."""
     started: list[RunRow]
     """The runs that it started, each followed by those that it started in turn."""
     cursor: int
     """Up to which position of the log this was read: `after` of the stream."""
+
+
+class Story(msgspec.Struct, frozen=True):
+    """A run, told."""
+
+    lines: list[str]
 
 
 class EventsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -99,7 +110,20 @@ def show_run(call: Call) -> RunShown:
     summary = site.run(call.token, call.path["run"])
     started = site.records.journal.started_by(summary.run_id)
     (row,) = rows_of(site.records, [summary], site.redactor)
-    return RunShown(row, rows_of(site.records, started, site.redactor), cursor)
+    view = site.fold(summary.run_id).view
+    return RunShown(row, view, rows_of(site.records, started, site.redactor), cursor)
+
+
+def show_graph(call: Call) -> PlanLayout:
+    """Where the actions of a run are drawn."""
+    return lay_out(call.site.fold(call.site.run(call.token, call.path["run"]).run_id).view)
+
+
+def tell_story(call: Call) -> Story:
+    """The run as `placet explain` tells it."""
+    site = call.site
+    summary = site.run(call.token, call.path["run"])
+    return Story(story_lines(site.records, summary.run_id, site.redactor, db=site.db))
 
 
 def list_events(call: Call) -> EventPage:
@@ -134,6 +158,8 @@ def event_page(call: Call, query: Any, *, run: str | None) -> EventPage:
 ENDPOINTS = (
     Endpoint("GET", "/runs", list_runs, "see", RunPage, "List the newest runs.", query=RunsQuery),
     Endpoint("GET", "/runs/{run}", show_run, "see", RunShown, "Show one run."),
+    Endpoint("GET", "/runs/{run}/graph", show_graph, "see", PlanLayout, "Lay out the actions of a run."),
+    Endpoint("GET", "/runs/{run}/story", tell_story, "see", Story, "Tell what happened in a run."),
     Endpoint(
         "GET",
         "/runs/{run}/events",
