@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,7 +39,7 @@ def test_no_two_boxes_overlap_and_all_lie_inside(view: RunView) -> None:
         assert 0 <= node.x <= layout.width - WIDTH
         assert 0 <= node.y <= layout.height - HEIGHT
     boxes = sorted((node.x, node.y) for node in layout.nodes)
-    for (x, y), (other_x, other_y) in zip(boxes, boxes[1:], strict=False):
+    for (x, y), (other_x, other_y) in itertools.pairwise(boxes):
         assert other_x >= x + WIDTH or other_y >= y + HEIGHT
 
 
