@@ -921,7 +921,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "governance: marks of what was read are taken from the state of now",
         "runtime/notes.py",
-        "            x.follow(i, ran, result.output, self._replay.overwritten, marks)",
+        "            x.follow(i, ran, result.output, self._replay.overwritten, marks_from(ended.marks))",
         "            x.follow(i, ran, result.output, self._replay.overwritten)",
         ("tests/runtime/test_governance_traps.py",),
     ),
