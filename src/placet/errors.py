@@ -7,6 +7,7 @@
     │   ├── PolicyFileError   a policy file with a key or value that means nothing
     │   ├── TrustError        a folder that is not trusted, or whose trust cannot be told
     │   ├── ToolFileError     a file of tools that does not load
+    │   ├── SkillInvalid      a folder that is no skill
     │   └── CheckpointError   a checkpoint that is damaged or does not fit
     ├── StorageError          what is to be kept, or was kept, cannot be reached (CLI exit code 2)
     │   ├── StorageUnavailable    there is no such file or server, or it lets nobody in
@@ -62,6 +63,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from placet.truncation import truncate, truncate_repr
 
@@ -92,6 +94,34 @@ class DecodeError(InputError):
         """Where in the document, as a path: `$.actions[3].tool`, or a line and column for syntax."""
         self.source = source
         super().__init__(f"Cannot read {source}: {problem}, at {place}.")
+
+
+class SkillProblem(NamedTuple):
+    """One thing that is wrong with a skill."""
+
+    file: str
+    """The file."""
+    line: int
+    """Its line, from 1; 0 if it concerns the whole file."""
+    field: str
+    """The field of the front matter; empty if it concerns none."""
+    problem: str
+    """What is wrong."""
+
+    def __str__(self) -> str:
+        line = f", line {self.line}" if self.line else ""
+        field = f", field '{self.field}'" if self.field else ""
+        return f"{self.file}{line}{field}: {self.problem}"
+
+
+class SkillInvalid(InputError):
+    """A folder that is no skill as agentskills.io describes it."""
+
+    code = "input.skill"
+
+    def __init__(self, problems: Sequence[SkillProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("This is no skill. " + "; ".join(map(str, problems)) + ".")
 
 
 class NotJson(InputError):

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from placet.ir.json_value import JsonValue
     from placet.loops.sql import SqlRounds
     from placet.loops.timetable_sql import SqlTimetable
+    from placet.memory.memory import Memory
     from placet.redaction import Redactor
     from placet.runtime.asking import Person
-    from placet.runtime.attached_memory import AttachedMemory
     from placet.runtime.journal import RunRecord
     from placet.runtime.runtime import Runtime
     from placet.runtime.schedule import Schedule
@@ -491,7 +491,7 @@ def open_app(
         events = EventLog(redactor=redactor)
         if records is not None:
             events.add_sink(records.events)
-        attached_memory: AttachedMemory | None = None
+        attached_memory: Memory | None = None
         if records is not None and (memory or rules.memory):
             from placet.app.memory import memory_of
 
@@ -500,6 +500,13 @@ def open_app(
             from placet.memory.memory import Memory
 
             attached_memory = Memory()  # Nothing is kept, so it lasts as long as this process.
+        own_tools = basic_tools(place, hosts=hosts_of_http(needed, rules), isolation=confined)
+        if attached_memory is not None:
+            from placet.app.skills import folder_skills
+            from placet.memory.skills.tools import script_tools
+
+            attached_memory.skills.folders = folder_skills(here, os.environ).skills
+            own_tools += script_tools(attached_memory, place, confined)
         ledger: ApprovalLedger | None = records.approvals if records is not None else None
         if asking.only_on_paper:
             ledger = MemoryApprovals()
@@ -517,7 +524,7 @@ def open_app(
             folder=str(rules.folder if workspace is None else place.folder),
             # Without a ledger that is kept, what is asked here is known to this process alone.
             person=person,
-            builtin=[*basic_tools(place, hosts=hosts_of_http(needed, rules), isolation=confined), *served],
+            builtin=[*own_tools, *served],
             # Where nothing can be missing nobody has to wait for the self-test.
             isolation=confined if needed.is_checked or needed.lowering is not None else None,
             workspace=place if workspace is not None and binds else None,

@@ -75,6 +75,9 @@ RUNS_LOOPS = f"runs the loops of {PROJECT_FOLDER}/{LOOPS}"
 AGENTS = "agents"
 BRINGS_AGENTS = f"brings agents, in {PROJECT_FOLDER}/{AGENTS}"
 """What `placet agent run` does with agents that a folder keeps: their words and checks take effect."""
+SKILLS = "skills"
+BRINGS_SKILLS = f"brings skills, in {PROJECT_FOLDER}/{SKILLS}"
+"""What runs with a memory do with skills that a folder keeps: models are offered them."""
 
 
 class Demand(NamedTuple):
@@ -260,6 +263,8 @@ def examine(folder: Path, environment: Mapping[str, str]) -> Question:
         wants += (RUNS_CHECKS,)
     if any(name.startswith(f"{AGENTS}/") for name in seen.files):
         wants += (BRINGS_AGENTS,)
+    if any(name.startswith(f"{SKILLS}/") for name in seen.files):
+        wants += (BRINGS_SKILLS,)
     if any(name.startswith(f"{LOOPS}/") for name in seen.files):
         wants += (RUNS_LOOPS,)
     return Question(seen=seen, wants=wants, is_changed=how_trusted(seen, environment) == "changed")

@@ -51,7 +51,7 @@ from placet.turns.guided import guided
 from placet.turns.leading import end, ending_of, say_started
 from placet.turns.limits import TurnLimits
 from placet.turns.loop import TurnLoop
-from placet.turns.memory import SEARCH, turn_memory
+from placet.turns.memory import ONLY_WITH_MEMORY, turn_memory
 from placet.turns.output import OutputType
 from placet.turns.stopping import linked
 from placet.turns.told import plain_text
@@ -710,7 +710,7 @@ class Assistant(Generic[OutputT]):
         if self._tools is not None:
             return self._tools
         named = [each.name for each in self.runtime.tools if _MODEL_LABEL not in each.schema.labels]
-        return named if self._memory else [name for name in named if name != SEARCH]
+        return named if self._memory else [name for name in named if name not in ONLY_WITH_MEMORY]
 
     def _router(self, kept: Kept) -> Router | None:
         return router_for(self.runtime.tools, kept.tools)

@@ -42,6 +42,7 @@ from placet.cli.resume import resume
 from placet.cli.run import run
 from placet.cli.runs import runs
 from placet.cli.serve import serve
+from placet.cli.skills import skills
 from placet.cli.tools import tools
 from placet.cli.trust import trust
 from placet.cli.verify import verify
@@ -92,6 +93,7 @@ for _command in (
         explain,
         log,
         memory,
+        skills,
         tools,
         model,
         mcp,

@@ -47,6 +47,7 @@ EventKind = Literal[
     "approval_recorded",
     "permission_decision",
     "posture_changed",
+    "skill_offered",
     "skill_distilled",
     "evolution_triggered",
     "consolidated",

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from placet.memory.consolidation import Consolidation
     from placet.memory.context import MemoryContext
     from placet.memory.conversing import ConversationMemory
+    from placet.memory.skills.shelf import SkillShelf
     from placet.policy.case import Rule
     from placet.storage.database import Database
     from placet.tools.context import ToolContext
@@ -80,9 +82,11 @@ class Memory:
         """
         from placet.storage.database import Database
 
+        self._database: Database | None = None
         if isinstance(store, Database):
             from placet.memory.sql import SqlFacts
 
+            self._database = store
             store = SqlFacts(store)
         self.store: FactStore = MemoryFacts() if store is None else store
         """The store."""
@@ -97,6 +101,17 @@ class Memory:
         self.clock = clock
         self.conversations = Conversations()
         self._indexes: dict[tuple[str | None, bool], VectorIndex] = {}
+
+    @cached_property
+    def skills(self) -> SkillShelf:
+        """The skills. Where `store` is a database they are in it; otherwise in this process alone."""
+        from placet.memory.skills.in_memory import MemorySkills
+        from placet.memory.skills.shelf import SkillShelf
+        from placet.memory.skills.sql import SqlSkills
+        from placet.memory.skills.store import SkillStore
+
+        store: SkillStore = MemorySkills() if self._database is None else SqlSkills(self._database)
+        return SkillShelf(store, tenant=self.tenant, clock=self.clock)
 
     # Storing
 
@@ -345,10 +360,11 @@ class Memory:
         *,
         tenant: str | None = None,
         scope: FactScope | None = None,
+        skills: Mapping[str, str] | None = None,
         events: Sequence[str] = (),
         with_secret: bool = False,
     ) -> MemoryContext:
-        """Return what a model should know for a question: identity and constraints, facts, recent events.
+        """Return what a model should know for a question: identity and constraints, facts, skills, events.
 
         The same facts give the same text, so that providers can cache it. Facts with the label `secret` are
         left out.
@@ -358,13 +374,21 @@ class Memory:
             budget_tokens: Maximum length of the text, in tokens of about four characters.
             tenant: The tenant. `None`: that of the memory.
             scope: Scope of the question. `None`: that of the memory.
+            skills: Skills that the model can load, by name with their descriptions.
             events: Recent events, oldest first, one line each.
             with_secret: Whether facts with the label `secret` may be in it.
         """
         from placet.memory.context import build_context
 
         return await build_context(
-            self, query, budget_tokens, tenant=tenant, scope=scope, events=events, with_secret=with_secret
+            self,
+            query,
+            budget_tokens,
+            tenant=tenant,
+            scope=scope,
+            skills=skills or {},
+            events=events,
+            with_secret=with_secret,
         )
 
     # What a run has read
@@ -439,20 +463,22 @@ class Memory:
     # For a runtime
 
     def runtime_tools(self, events: EventLog) -> list[Tool]:
-        """Return the tools that use this memory: `remember`, `recall` and others.
+        """Return the tools that use this memory: `remember`, `recall`, `load_skill` and others.
 
         Args:
             events: Log that receives the event `consolidated`.
         """
+        from placet.memory.skills.tools import skill_tools
         from placet.memory.tools import memory_tools
 
-        return memory_tools(self, events)
+        return [*memory_tools(self, events), *skill_tools(self)]
 
     def runtime_rules(self) -> list[tuple[str, Rule]]:
-        """Return the rule, with its name, by which `memory.trust` always needs an approval."""
+        """Return the rules, with names, by which `memory.trust` and `skill.trust` always need an approval."""
+        from placet.memory.skills.tools import skill_rules
         from placet.memory.tools import memory_rules
 
-        return memory_rules()
+        return [*memory_rules(), *skill_rules()]
 
     def turn_memory(self, budget_tokens: int = BUDGET_TOKENS) -> ConversationMemory:
         """Return what a turn loop asks of a memory.

@@ -104,6 +104,7 @@ class TurnLoop(Acting):
         super().__init__(run, model, terms)
         self._unrecorded = unrecorded
         self._memory = memory
+        self._offered = frozenset(offer.tools.names()) if offer.offered is None else offer.offered
         if memory is not None:
             self._conversation.on_message = partial(self._note_message, memory)
         self._router = router
@@ -172,7 +173,7 @@ class TurnLoop(Acting):
         asked = plain_text(message)
         if self._memory is not None:
             # At the end of the conversation: its beginning stays as providers have it.
-            recalled = await self._memory.recall(self._run, asked)
+            recalled = await self._memory.recall(self._run, asked, self._offered)
             message, provenance = with_recalled(message, provenance, recalled)
         return await self._say(message, provenance, asked, needs)
 

@@ -7,6 +7,7 @@ does not count as the person's own words.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING, Protocol
 
 from placet.errors import UsageError
@@ -18,15 +19,16 @@ if TYPE_CHECKING:
     from placet.runtime.open_run import OpenRun
     from placet.runtime.runtime import Runtime
 
-SEARCH = "conversation.search"
-"""The tool that finds messages which were left out; offered where the loop uses a memory."""
+ONLY_WITH_MEMORY = frozenset({"conversation.search", "load_skill", "run_skill_script"})
+"""Tools that find messages which were left out, and use skills: offered where the loop uses a memory."""
 
 
 class TurnMemory(Protocol):
     """Protocol of what a turn loop asks of a memory."""
 
-    async def recall(self, run: OpenRun, asked: str) -> SourcedText | None:
-        """Return what the model should know for a message with this text, with the labels of the facts."""
+    async def recall(self, run: OpenRun, asked: str, tools: Container[str]) -> SourcedText | None:
+        """Return what the model should know for a message with this text, with the labels of the facts.
+        `tools` are those that the model is offered."""
         ...
 
     def note_message(self, run: OpenRun, message: Message, labels: Labels) -> None:

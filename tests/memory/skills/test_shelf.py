@@ -1,0 +1,273 @@
+"""Skills in runs: offered in half of them, loaded on demand, judged by what came of the runs."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from placet import AgentRunner, AgentSpec, Assistant, MemoryApprovals, MemoryJournal, Runtime, basic_tools
+from placet.errors import SkillInvalid, UsageError
+from placet.inference import Request, Scripted, ToolCall, ToolResult, User
+from placet.memory.memory import Memory
+from placet.memory.skills.shelf import SkillShelf
+from placet.memory.skills.skill import Skill, Triggers
+from placet.memory.skills.tools import script_tools
+from placet.memory.skills.trial import arm_of
+from placet.sandbox.workspace import Workspace
+from placet.testing.skill_store import make_skill
+
+TASK = "Please deploy the shop"
+
+
+async def memory_with(*skills: Skill) -> Memory:
+    memory = Memory()
+    for skill in skills:
+        await memory.skills.put(skill)
+    return memory
+
+
+def run_in(arm: str, name: str = "deploy", version: int = 1) -> str:
+    """Id of a run that is in an arm."""
+    return next(f"run-{n}" for n in range(100) if arm_of(f"run-{n}", name, version) == arm)
+
+
+def words(request: Request) -> str:
+    (newest,) = [each for each in request.messages if isinstance(each, User)][-1:]
+    return "\n".join(getattr(part, "text", "") for part in newest.parts)
+
+
+def told(runtime: Runtime, kind: str) -> list[dict[str, Any]]:
+    return [each.data for each in runtime.events if each.kind == kind]
+
+
+async def test_name_and_description_are_offered_and_the_body_is_loaded_when_chosen() -> None:
+    memory = await memory_with(make_skill(state="kept"))
+    runtime = Runtime(memory=memory)
+    model = Scripted([ToolCall(name="load_skill", arguments={"name": "deploy"}), "done"])
+
+    await Assistant(runtime, model, memory=True).run(TASK, run_id="r")
+
+    assert "- deploy: How to deploy." in words(model.requests[0])
+    assert "Do it." not in words(model.requests[0])
+    (answer,) = [each for each in model.requests[1].messages if isinstance(each, ToolResult)]
+    assert "Do it." in answer.text
+    assert told(runtime, "skill_offered") == [{"offered": ["deploy 1"], "withheld": []}]
+    assert [(each.run, each.arm) for each in memory.skills.store.runs(None)] == [("r", "with")]
+
+
+async def test_a_provisional_skill_is_withheld_from_one_arm_also_if_its_name_is_known() -> None:
+    memory = await memory_with(make_skill())
+    offered, withheld = run_in("with"), run_in("without")
+    call = ToolCall(name="load_skill", arguments={"name": "deploy"})
+    seen = {}
+    for run in (offered, withheld):
+        model = Scripted([call, "done"])
+        await Assistant(Runtime(memory=memory), model, memory=True).run(TASK, run_id=run)
+        (answer,) = [each for each in model.requests[1].messages if isinstance(each, ToolResult)]
+        seen[run] = ("deploy" in words(model.requests[0]).removeprefix(TASK), "Do it." in answer.text)
+
+    assert seen == {offered: (True, True), withheld: (False, False)}
+    assert {each.run: each.arm for each in memory.skills.store.runs(None)} == {
+        offered: "with",
+        withheld: "without",
+    }
+
+
+async def test_a_resumed_run_stays_in_its_arm() -> None:
+    memory = await memory_with(make_skill())
+    for arm in ("with", "without"):
+        journal, approvals, run = MemoryJournal(), MemoryApprovals(), run_in(arm)
+
+        def runtime(journal: Any = journal, approvals: Any = approvals) -> Runtime:
+            return Runtime(memory=memory, journal=journal, approvals=approvals, patience_s=0)
+
+        ask = ToolCall(name="skill.trust", arguments={"name": "deploy"})
+        first = await Assistant(runtime(), Scripted([ask]), memory=True).run(TASK, run_id=run)
+        again = Scripted(["done"])
+        second = await Assistant(runtime(), again, memory=True).resume(run)
+
+        assert (first.status, second.status) == ("waiting", "waiting")
+        assert [each.arm for each in memory.skills.store.runs(None, run=run)] == [arm]
+
+
+async def test_an_agent_is_offered_skills_if_it_may_load_them() -> None:
+    memory = await memory_with(make_skill(state="kept", triggers=Triggers(personas=("ops",))))
+    for tools, is_offered in ((["load_skill"], True), ([], False)):
+        model = Scripted(["done"])
+        spec = AgentSpec(id="ops", identity="You.", memory=True, tools=tools)
+
+        await AgentRunner(Runtime(memory=memory), model, spec).run("hello")
+
+        assert ("- deploy:" in words(model.requests[0])) == is_offered
+
+
+async def test_without_the_option_no_skill_is_offered() -> None:
+    memory = await memory_with(make_skill(state="kept"))
+    assistant = Assistant(Runtime(memory=memory), Scripted(["done"]))
+
+    await assistant.run(TASK)
+
+    assert "load_skill" not in assistant.offered()
+    assert memory.skills.store.runs(None) == []
+
+
+async def test_only_fitting_usable_skills_match_and_the_best_of_many() -> None:
+    memory = await memory_with(
+        make_skill("a", state="kept"),
+        make_skill("b", state="retired"),
+        make_skill("c", state="kept", labels=("untrusted",)),
+        make_skill("d", state="kept", triggers=Triggers(keywords=("zebra",))),
+    )
+    assert [each.name for each in (await memory.skills.match("r", TASK)).offered] == ["a"]
+
+    for n in range(20):
+        await memory.skills.put(make_skill(f"x{n:02}", state="kept"))
+    await memory.skills.put(make_skill("shop", state="kept", description="Deploy a shop."))
+
+    names = [each.name for each in (await memory.skills.match("r", TASK)).offered]
+    assert len(names) == 12
+    assert "shop" in names
+
+
+async def test_a_folder_hides_the_store_and_the_project_the_person() -> None:
+    memory = await memory_with(make_skill(description="from the store"))
+    project, person = (make_skill(state="kept", description=text) for text in ("project", "person"))
+    memory.skills.folders = (project, person)
+
+    assert (await memory.skills.get("deploy")).description == "project"
+    offer = await memory.skills.match("r", TASK)
+    await memory.skills.note_offer("r", offer)
+    assert (await memory.skills.load("deploy", "r")).description == "project"
+
+
+async def test_tenants_have_skills_of_their_own() -> None:
+    memory = Memory()
+    await memory.skills.put(make_skill(state="kept"), tenant="a")
+
+    assert (await memory.skills.match("r", TASK, tenant="b")).offered == []
+    with pytest.raises(UsageError):
+        await memory.skills.get("deploy", tenant="b")
+    assert (await memory.skills.get("deploy", tenant="a")).tenant == "a"
+
+
+async def test_another_text_is_the_next_version_and_begins_anew() -> None:
+    memory = await memory_with(make_skill())
+    shelf = memory.skills
+    first = await shelf.get("deploy")
+    assert await shelf.put(make_skill()) == first
+
+    second = await shelf.put(replace(make_skill(), files={"SKILL.md": first.files["SKILL.md"] + b"Now.\n"}))
+
+    assert (second.version, second.state) == (2, "provisional")
+    assert (await shelf.trial(second)).runs == 0
+    assert await shelf.retire("deploy")
+    assert not await shelf.retire("deploy")
+    with pytest.raises(UsageError):
+        await shelf.retire("other")
+    with pytest.raises(SkillInvalid):
+        await shelf.add({"SKILL.md": b"---\nname: x\n---\n"}, "x", source="test")
+    assert [each.name for each in await shelf.listed()] == ["deploy"]
+
+
+async def outcomes(shelf: SkillShelf, rates: dict[str, float], runs: int, seed: int) -> None:
+    """Runs whose success depends on the skills that they were offered."""
+    chance = random.Random(seed)
+    for n in range(runs):
+        run = f"{seed}-{n}"
+        offer = await shelf.match(run, TASK)
+        await shelf.note_offer(run, offer)
+        rate = 0.5 + sum(rates[each.name] for each in offer.offered)
+        await shelf.record_outcome(run, chance.random() < rate, by="check")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_over_sixty_runs_what_helps_stays_and_the_others_go(seed: int) -> None:
+    shelf = Memory().skills
+    rates = {"helps": 0.4, "hurts": -0.4, "nothing": 0.0}
+    for name in rates:
+        await shelf.put(make_skill(name))
+
+    await outcomes(shelf, rates, 60, seed)
+
+    states = {each.name: each.state for each in await shelf.listed()}
+    assert states == {"helps": "kept", "hurts": "retired", "nothing": "retired"}
+    trial = await shelf.trial(await shelf.get("hurts"))
+    assert trial.runs == 60
+    assert trial.offered.rate < trial.withheld.rate  # type: ignore[operator]
+
+
+async def test_only_an_outcome_counts_and_an_undo_takes_it_back() -> None:
+    shelf = (await memory_with(make_skill())).skills
+    run = run_in("with")
+    await shelf.note_offer(run, await shelf.match(run, TASK))
+    skill = await shelf.get("deploy")
+    assert (await shelf.trial(skill)).runs == 0
+
+    await shelf.record_outcome(run, True, by="check")
+    assert (await shelf.trial(skill)).offered.successes == 1
+    await shelf.record_outcome(run, False, by="undo")
+    await shelf.record_outcome(run, True, by="check")
+
+    trial = await shelf.trial(skill)
+    assert (trial.offered.successes, trial.offered.failures) == (0, 1)
+
+
+async def test_a_run_that_ends_records_no_outcome() -> None:
+    memory = await memory_with(make_skill(state="kept"))
+    ended = await Assistant(
+        Runtime(memory=memory), Scripted(["All done, a great success!"]), memory=True
+    ).run(TASK)
+
+    assert ended.status == "success"
+    assert [each.succeeded for each in memory.skills.store.runs(None)] == [None]
+
+
+async def test_a_kept_skill_that_is_degraded_is_not_offered() -> None:
+    shelf = (await memory_with(make_skill(state="kept"))).skills
+    for n in range(3):
+        await shelf.note_offer(f"r{n}", await shelf.match(f"r{n}", TASK))
+        await shelf.record_outcome(f"r{n}", False, by="person")
+
+    assert (await shelf.trial(await shelf.get("deploy"))).is_degraded
+    assert (await shelf.match("r9", TASK)).offered == []
+
+
+async def test_scripts_run_as_calls_in_the_sandbox_and_never_on_being_read(tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("42")
+    files = dict(make_skill().files)
+    files["scripts/show.sh"] = b'#!/bin/sh\ncat data.txt "$1"; cat "$(dirname "$0")/../references/r.md"\n'
+    files["scripts/plain.txt"] = b"echo hello"
+    files["references/r.md"] = b"read me"
+    memory = await memory_with(make_skill(state="kept", files=files))
+    workspace = Workspace(tmp_path)
+    arguments = {"name": "deploy", "script": "scripts/show.sh", "arguments": ["/dev/null"]}
+    calls = [
+        ToolCall(name="load_skill", arguments={"name": "deploy"}),
+        ToolCall(name="load_skill", arguments={"name": "deploy", "file": "references/r.md"}),
+        ToolCall(name="load_skill", arguments={"name": "deploy", "file": "../../etc/passwd"}),
+        ToolCall(name="run_skill_script", arguments=arguments),
+        ToolCall(name="run_skill_script", arguments=arguments | {"script": "scripts/plain.txt"}),
+        ToolCall(name="run_skill_script", arguments=arguments | {"script": "references/r.md"}),
+    ]
+    answers = {}
+    for posture in ("full_access", "read_only"):
+        tools = [*basic_tools(workspace), *script_tools(memory, workspace)]
+        runtime = Runtime(memory=memory, builtin=tools, permissions=posture)
+        model = Scripted([*calls, "done"])
+        await Assistant(runtime, model, memory=True).run(TASK)
+        answers[posture] = [each for each in model.requests[-1].messages if isinstance(each, ToolResult)]
+    workspace.close()
+
+    read, reference, outside, ran, plain, no_script = answers["full_access"]
+    assert "scripts/show.sh" in read.text
+    assert "echo hello" not in read.text
+    assert "read me" in reference.text
+    assert outside.is_error
+    assert "42read me" in ran.text
+    assert plain.is_error
+    assert no_script.is_error
+    assert answers["read_only"][3].is_error
