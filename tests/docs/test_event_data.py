@@ -43,6 +43,7 @@ from placet.events.schema import Unknown, typed
 from placet.inference import Scripted, ToolCall
 from placet.sandbox.workspace import Workspace
 from placet.testing import RecordingTool, action, proposal
+from placet.testing.skill_store import make_skill
 from tests.docs.pages import REFERENCE, codes_in, rows_of, section
 
 
@@ -121,6 +122,7 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     await a_coder_works(log, folder)
     await an_agent_works(log, folder)
     await memory_is_consolidated(log)
+    await a_skill_is_offered(log)
 
     answers = iter(["junk", {"actions": [{"id": "b", "tool": "broken"}]}])
     options = {"tools": tools, "events": log, "replan_config": ReplanConfig(max_replans=2)}
@@ -313,6 +315,12 @@ async def an_agent_works(log: EventLog, folder: Path) -> None:
 
     assert (await runner.run("Work.")).succeeded
     workspace.close()
+
+
+async def a_skill_is_offered(log: EventLog) -> None:
+    memory = Memory()
+    await memory.skills.put(make_skill())
+    await Assistant(Runtime(events=log, memory=memory), Scripted(["ok"]), memory=True).run("go")
 
 
 async def memory_is_consolidated(log: EventLog) -> None:

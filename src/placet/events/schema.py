@@ -388,6 +388,13 @@ class Consolidated(_Record, frozen=True, kw_only=True, tag="consolidated"):
     note: str | None = None
 
 
+class SkillOffered(_Record, frozen=True, kw_only=True, tag="skill_offered"):
+    """Skills fit a message of a run."""
+
+    offered: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
+
+
 class SkillDistilled(_Record, frozen=True, kw_only=True, tag="skill_distilled"):
     """Reserved."""
 
@@ -769,6 +776,7 @@ EventData: TypeAlias = (
     | RuleWarning
     | CheckpointSaved
     | Consolidated
+    | SkillOffered
     | SkillDistilled
     | EvolutionTriggered
     | TurnLoopStarted
