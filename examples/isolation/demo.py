@@ -63,6 +63,8 @@ def scene(folder: Path) -> Iterator[Scene]:
     made = Scene(work, outside, server, neighbour)
     try:
         made.git("init", "--quiet")
+        made.git("config", "user.name", "Ann")
+        made.git("config", "user.email", "ann@example.org")
         (work / "price.py").write_text("def price(count: int) -> int:\n    return 3 * count\n")
         made.git("add", ".")
         made.git("commit", "--quiet", "--message", "Sell things")
@@ -144,7 +146,7 @@ ATTACKS = [
     ),
     Attack(
         "leave a hook for whoever commits next",
-        "view",
+        "git",
         lambda _: "echo 'echo gotcha' > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit",
         lambda scene, _: has_hook(scene),
     ),
@@ -176,16 +178,20 @@ def worked(folder: Path, isolation: Isolation) -> list[tuple[str, bool]]:
     """Ordinary work inside, and whether it went as anywhere else."""
     with scene(folder) as made:
         rt = runtime(made, isolation)
-        commit = "git -c user.name=Ann -c user.email=ann@example.org commit --quiet --all --message Dearer"
         python = f'"{sys.executable}"'
         changed = shell(rt, "sed -i.old 's/3/4/' price.py && rm price.py.old && git diff --stat")
         tested = shell(rt, f'{python} -B -c "from price import price; assert price(2) == 8"')
-        committed = shell(rt, commit)
+        refused = shell(rt, "git commit --quiet --all --message Dearer")
+        commit = {"paths": ["price.py"], "message": "Dearer"}
+        committed = rt.execute_sync(
+            {"actions": [{"id": "a", "tool": "git_commit", "parameters": commit}]}
+        ).succeeded
         return [
             ("a file was changed, and git shows it", "price.py" in changed["stdout"]),
             ("a test ran", tested["exit_code"] == 0),
-            ("the commit is in the repository", "Dearer" in made.git("log", "--format=%s")),
-            ("nothing is left to commit", committed["exit_code"] == 0 and not made.git("status", "--short")),
+            ("a command cannot commit", refused["exit_code"] != 0),
+            ("a call of git_commit can", committed and "Dearer" in made.git("log", "--format=%s")),
+            ("nothing is left to commit", not made.git("status", "--short")),
         ]
 
 
@@ -231,10 +237,10 @@ def main() -> int:
         confined = Isolation(folder=folder / "data")
         facts = asyncio.run(confined.check())
         claims = {field: getattr(facts.enforced, field) for field in facts.enforced.__struct_fields__}
-        claims["view"] = "kernel" if facts.by == "bubblewrap" else "no"
+        claims["git"] = "kernel" if facts.by == "bubblewrap" else "no"
 
         say(f"What this machine enforces: isolation '{facts.isolation}', by {facts.by}")
-        print("  " + ", ".join(f"{field} {how}" for field, how in claims.items() if field != "view"))
+        print("  " + ", ".join(f"{field} {how}" for field, how in claims.items() if field != "git"))
 
         say("The same commands, with all rights and confined")
         free = attacked(folder / "free", Isolation("none"))

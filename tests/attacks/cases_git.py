@@ -299,3 +299,68 @@ git --work-tree="$PARENT" checkout -f v1 -- .
 git -C "$PARENT" commit -q --allow-empty -m evil
 """,
 )
+
+# Every way into the git folder, of which nothing may change
+
+GIT.sh("a commit", "fs_write", _PLANT + "echo more >> README; git add -A; git commit -q -m more; git stash")
+GIT.sh("staging", "fs_write", "echo more >> README; git add -A; git rm -q --cached program.py")
+GIT.sh("objects of its own", "fs_write", "git hash-object -w README; echo x | git hash-object -w --stdin")
+GIT.sh(
+    "links into the git folder",
+    "fs_write",
+    """
+ln -s "$PARENT/.git" l; echo evil > l/config; ln -s "$PARENT/.git/hooks" h; echo evil > h/post-checkout
+cd l && echo evil > description
+""",
+)
+GIT.sh(
+    "hard links to the git folder",
+    "fs_write",
+    'ln "$PARENT/.git/config" c && echo evil >> c; ln README "$PARENT/.git/hooks/pre-push"',
+)
+GIT.sh(
+    "the git folder renamed",
+    "fs_write",
+    """
+mv "$PARENT/.git/config" "$PARENT/.git/old"; mv README "$PARENT/.git/config"
+mv "$PARENT/.git/worktrees" "$PARENT/.git/trees"; mv "$PARENT/.git" "$PARENT/away"
+""",
+)
+GIT.sh(
+    "other spellings of the git folder",
+    "fs_write",
+    """
+echo evil > "$PARENT/.git/../.git//config"; cd "$PARENT/.git/hooks" && echo evil > ../config
+exec 9<"$PARENT/.git"; echo evil > /proc/self/fd/9/config
+""",
+)
+GIT.sh(
+    "by variables of git",
+    "fs_write",
+    """
+GIT_DIR="$PARENT/.git" git config core.fsmonitor evil
+GIT_DIR="$PARENT/.git" GIT_WORK_TREE="$WORK" git update-ref refs/heads/main HEAD~0 2>&1 || true
+GIT_COMMON_DIR="$PARENT/.git" GIT_DIR="$PARENT/.git" git tag evil
+GIT_CONFIG_GLOBAL="$PARENT/.git/config" git config --global core.pager evil
+GIT_OBJECT_DIRECTORY="$PARENT/.git/objects" git hash-object -w README
+GIT_TRACE="$PARENT/.git/hooks/evil" git status
+""",
+)
+GIT.sh(
+    "objects borrowed from the workspace",
+    "fs_write",
+    """
+git init -q own
+for f in "$PARENT/.git/objects/info" own/.git/objects/info; do
+    mkdir -p "$f"; echo "$WORK/own/.git/objects" > "$f/alternates"
+done
+""",
+)
+GIT.sh(
+    "pointer files of the worktree",
+    "fs_write",
+    """
+rm -f .git; echo "gitdir: $WORK/own" > .git; ln -sf own .git; mkdir .git
+echo "$WORK/.git" > "$PARENT/.git/worktrees/work/gitdir"; rm -rf "$PARENT/.git/worktrees/work"
+""",
+)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from tests.attacks.ordinary import Ordinary
 
-_SETUP = (
-    "git config user.name >/dev/null || { git config user.name A; git config user.email a@example.org; }; "
-)
-
 WITH_GIT = [
     Ordinary(
         name="git status",
@@ -22,99 +18,49 @@ WITH_GIT = [
         says=("+more", "first"),
     ),
     Ordinary(
-        name="git commit",
-        repository="worktree",
-        text=_SETUP + "echo more >> README; git add -A; git commit -q -m second; git log -1 --format=%s",
-        says=("second",),
-        commits="second",
-    ),
-    Ordinary(
-        name="git commit twice",
-        repository="worktree",
-        text=_SETUP
-        + "for i in 1 2; do echo $i >> README; git commit -qam change-$i; done; git log --format=%s",
-        says=("change-1", "first"),
-        commits="change-2",
-    ),
-    Ordinary(
-        name="git stash",
-        repository="worktree",
-        text=_SETUP
-        + """
-echo more >> README
-git stash push -q
-grep more README &&
-    echo still there
-git stash list
-git stash pop -q
-cat README
-""",
-        says=("stash@{0}", "more"),
-    ),
-    Ordinary(
-        name="git branch and switch",
-        repository="worktree",
-        text=_SETUP
-        + """
-git switch -q -c topic
-echo x > new
-git add new
-git commit -q -m topic
-git switch -q agent
-test ! -e new
-git branch --list
-""",
-        says=("topic", "agent"),
-    ),
-    Ordinary(
-        name="git reset, restore and amend",
-        repository="worktree",
-        text=_SETUP
-        + """
-echo a >> README
-git commit -qam a
-git commit -q --amend -m b
-echo c >> README
-git restore README
-git reset -q --soft HEAD~1
-git commit -q -m d
-git status --short
-""",
-        commits="d",
-    ),
-    Ordinary(
-        name="git merge",
-        repository="worktree",
-        text=_SETUP
-        + """
-git switch -q -c side
-echo x > x
-git add x
-git commit -q -m side
-git switch -q agent
-echo y > y
-git add y
-git commit -q -m own
-git merge -q --no-edit -m merged side
-ls
-""",
-        says=("x", "y"),
-        commits="merged",
-    ),
-    Ordinary(
         name="git in a main checkout",
         repository="main",
-        text=_SETUP
-        + "echo more >> README; git status --short; git add -A; git commit -q -m second; git log --oneline",
-        says=(" M README", "second"),
-        commits="second",
+        text="echo more >> README; git status --short; git diff --stat; git log --oneline; git stash list",
+        says=(" M README", "README | 1 +", "first"),
     ),
     Ordinary(
-        name="git stash in a main checkout",
+        name="git branches and worktrees",
+        repository="worktree",
+        text="git branch --list; git worktree list; git rev-parse HEAD; git describe --always",
+        says=("agent", "main", "parent"),
+    ),
+    Ordinary(
+        name="git archive",
         repository="main",
-        text=_SETUP
-        + "echo more >> README; git stash push -q -m kept; git stash list; git stash pop -q; cat README",
-        says=("kept", "more"),
+        text="git archive HEAD | tar -xO README; git ls-tree HEAD; git cat-file -p HEAD; git rev-list HEAD",
+        says=("first", "README", "tree "),
+    ),
+    Ordinary(
+        name="git with an index of its own",
+        repository="main",
+        text="""
+export GIT_INDEX_FILE=/tmp/index
+git read-tree HEAD
+git update-index -q --refresh
+git diff-files --name-only
+git ls-files
+""",
+        says=("README",),
+    ),
+    Ordinary(
+        name="git clone",
+        repository="main",
+        text="""
+git clone -q . copy &&
+    cd copy &&
+    git config user.name A &&
+    git config user.email a@example.org &&
+    echo more >> README &&
+    git commit -qam second &&
+    git stash list &&
+    git log --format=%s
+""",
+        says=("second", "first"),
     ),
     Ordinary(
         name="git blame and grep",

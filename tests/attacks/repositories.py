@@ -65,14 +65,3 @@ def _make(base: Path) -> None:
         for name in (*folders, *files):
             path = Path(folder, name)
             path.chmod(path.stat().st_mode | (0o777 if path.is_dir() else 0o666))
-
-
-def is_of_work(inner: str) -> bool:
-    """Whether a commit in the workspace may change this part of the git folder."""
-    own = ("worktrees/work/index", "worktrees/work/HEAD", "worktrees/work/ORIG_HEAD", "worktrees/work/logs")
-    return (
-        inner in (f"refs/heads/{BRANCH}", "objects", "logs/refs/heads", "refs/heads", "worktrees/work")
-        or inner == f"logs/refs/heads/{BRANCH}"
-        or inner.startswith(own)
-        or inner == "worktrees/work/COMMIT_EDITMSG"
-    )

@@ -113,7 +113,7 @@ async def attack_all(cases: list[Case], base: Path, by: By, without: Collection[
     cases = list(cases)
     while cases:
         with Scene(base) as scene, closing(Workspace(scene.work)) as workspace:
-            sandbox = Sandbox(workspace, by, Facts(), keep=str(scene.keep), without=without)
+            sandbox = Sandbox(workspace, by, Facts(), keep_out=str(scene.keep), without=without)
             while cases:
                 case = cases.pop(0)
                 outcome = await attack(case, scene, sandbox)
@@ -138,7 +138,7 @@ async def work(command: Ordinary, base: Path, by: By, without: Collection[str]) 
     workspace = Workspace(project)
     keep = Path(tempfile.mkdtemp(prefix="keep-", dir=base))
     environment = {**os.environ, "HOME": command.home or str(home)}
-    sandbox = Sandbox(workspace, by, Facts(), keep=str(keep), without=without, environment=environment)
+    sandbox = Sandbox(workspace, by, Facts(), keep_out=str(keep), without=without, environment=environment)
     try:
         finished = await run_command(
             ["bash", "-c", command.text],
@@ -188,7 +188,7 @@ async def leave_orphan(base: Path, without: Collection[str]) -> None:
     """Kill what watches over a command, and look whether the command stays."""
     with Scene(base) as scene:
         workspace = Workspace(scene.work)
-        sandbox = Sandbox(workspace, "bubblewrap", Facts(), keep=str(scene.keep), without=without)
+        sandbox = Sandbox(workspace, "bubblewrap", Facts(), keep_out=str(scene.keep), without=without)
         task = asyncio.create_task(
             run_command(
                 ["sh", "-c", ': > began; trap "" HUP TERM; sleep 20'],

@@ -9,7 +9,7 @@ that a file belongs to somebody else.
     base/home/projects/other         another project
     base/outside/                    files and sockets of anybody
     base/records/                    where Placet keeps runs and approvals
-    base/keep/                       where the sandbox keeps its own
+    base/keep/                       what the sandbox never shows
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 
 from placet.sandbox.other_user import UID
 from tests.attacks.present import present
-from tests.attacks.repositories import is_of_work, make_repositories
+from tests.attacks.repositories import make_repositories
 from tests.attacks.traces import (
     Seen,
     attributes,
@@ -390,14 +390,9 @@ class Scene:
             with suppress(OSError):
                 path = Path(folder, f"{self.mark}-there")
                 found[str(path)] = one(str(path))
-        # What a commit in the workspace may change in the repository. The rest of it stays.
         for victim in self.victims:
             found[f"process {victim.pid}"] = state(victim.pid)
         found["settings of the kernel"] = tuple(map(read_text, _SETTINGS))
-        for path in list(found):
-            inner = path.removeprefix(f"{self.parent}/.git/")
-            if inner != path and is_of_work(inner):
-                del found[path]
         return found
 
     def _left(self, is_ended: bool) -> Iterator[str]:

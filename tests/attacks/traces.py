@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import socket
 import stat
 from collections.abc import Collection
@@ -13,7 +12,6 @@ from pathlib import Path
 
 Seen = dict[str, tuple[object, ...]]
 """What there is, and everything about it."""
-_GROWTH = re.compile(r"/\.git/(objects/.*|(logs/)?refs/heads/[a-z][a-z0-9-]*)$")
 
 
 def seen(folder: Path, leave_out: Collection[str] = ()) -> Seen:
@@ -39,9 +37,7 @@ def one(path: str) -> tuple[object, ...]:
     elif stat.S_ISLNK(status.st_mode):
         content = os.readlink(path)
     names = attributes(path)
-    # Our own git, too, makes and removes locks in a repository: the times of its folders tell nothing.
-    is_busy = stat.S_ISDIR(status.st_mode) and "/.git" in path
-    when = 0 if is_busy else status.st_mtime_ns
+    when = status.st_mtime_ns
     return (status.st_mode, status.st_uid, status.st_gid, status.st_ino, when, content, names)
 
 
@@ -62,10 +58,9 @@ def state(pid: int) -> tuple[object, ...]:
 
 
 def differences(before: Seen, after: Seen) -> list[str]:
-    """What is gone, other or new. New objects and new branches in a repository are no change: others stay."""
+    """What is gone, other or new."""
     changed = [path for path in before if after.get(path) != before[path]]
-    fresh = [path for path in after if path not in before]
-    return changed + [path for path in fresh if not _GROWTH.search(path)]
+    return changed + [path for path in after if path not in before]
 
 
 def was_met(listener: socket.socket) -> bool:

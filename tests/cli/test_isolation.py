@@ -492,17 +492,23 @@ def test_a_repository_is_as_it_was_after_an_abort(
         ).stdout
 
     git("init", "-q")
+    git("config", "user.name", "n")
+    git("config", "user.email", "e")
     git("add", "old")
     git("commit", "-qm", "first")
     (work / "untracked").write_text("mine")
     before = git("status", "--porcelain"), git("log", "--format=%H")
-    command = "rm old untracked; echo x > new; git add -A"
-    plan = write_plan(("shell", {"command": command}), ("read_file", {"path": "nowhere"}))
+    commit = {"paths": ["old", "new"], "message": "second"}
+    plan = write_plan(
+        ("shell", {"command": "rm old untracked; echo x > new"}),
+        ("git_commit", commit),
+        ("read_file", {"path": "nowhere"}),
+    )
 
     done = run("run", plan, "--workspace", work, "--json")
 
     assert done.json["outcome"] == "aborted"
-    assert done.json["results"][0]["output"]["exit_code"] == 0, done.json
+    assert done.json["results"][1]["output"]["paths"] == ["new", "old"], done.json
     assert (git("status", "--porcelain"), git("log", "--format=%H")) == before
     assert (work / "untracked").read_text() == "mine"
 

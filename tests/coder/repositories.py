@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from tests.sandbox.git.repositories import outside as outside
+from tests.worktree.repositories import outside as outside
 
 FILES: Mapping[str, str] = {
     "app.py": "def add(a, b):\n    return a - b\n",

@@ -13,13 +13,13 @@ from placet.checks.contract import Check, Contract
 from placet.coder.coder import Coder
 from placet.coder.events import CheckCompleted, IterationStarted
 from placet.coder.session import WORDS, CodeLimits
-from placet.coder.workshop import Workshop
 from placet.errors import EnvironmentBroken, ModelError, UsageError
 from placet.inference import Scripted
 from placet.inference.messages import ToolResult
 from placet.inference.model import Request
 from placet.render.coding import state_words, tail_lines
 from placet.tools.context import Cancel
+from placet.worktree.worktree import Worktree
 from tests.coder.workbench import Workbench, call, git, shell, user_text, write
 
 
@@ -244,15 +244,15 @@ class TestApproval:
         class Died(BaseException):
             pass
 
-        async def dies(self: Workshop, commit: str, branch: str) -> None:
+        async def dies(self: Worktree, commit: str, branch: str) -> None:
             await publish(self, commit, branch)
             raise Died
 
         here = bench(tmp_path)
-        publish = Workshop.publish
+        publish = Worktree.publish
         with here.coder([write("ok.txt", "x\n"), "made the file"]) as coder:
             session = await coder.run("make ok.txt", ["test -f ok.txt"])
-            monkeypatch.setattr(Workshop, "publish", dies)
+            monkeypatch.setattr(Worktree, "publish", dies)
             with pytest.raises(Died):
                 await coder.approve(session.id)
             monkeypatch.undo()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import tempfile
 import threading
 from collections.abc import Iterator
 from functools import cache
@@ -82,6 +83,7 @@ from placet.sandbox.places import TOOLCHAINS
 from placet.sandbox.seccomp import GROUPS, UNSHARED
 from placet.verify.report import Issue, Report, Severity, Tier
 from tests.docs.pages import REFERENCE, blocks_of, codes_in, rows_of, section
+from tests.worktree.repositories import make_repository
 
 PROPOSAL = REFERENCE / "proposal.md"
 CLI = REFERENCE / "cli.md"
@@ -400,7 +402,10 @@ def page_url() -> Iterator[str]:
 
 @cache
 def built_in() -> dict[str, ToolSchema]:
-    return {tool.name: tool.schema for tool in placet.basic_tools("/")}
+    with tempfile.TemporaryDirectory() as folder:
+        # One tool is there in a repository alone.
+        work = make_repository(Path(folder, "work"))
+        return {tool.name: tool.schema for tool in placet.basic_tools(work)}
 
 
 def documented_tools() -> dict[str, list[str]]:
@@ -425,6 +430,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "find_files": {"pattern": "*.txt"},
     "grep": {"pattern": "two", "context_lines": 1},
     "shell": {"command": "sleep 5", "timeout_s": 0.1},
+    "git_commit": {"paths": ["a.txt"], "message": "Count"},
     "http_get": {"url": "PAGE"},
     "calculate": {"expression": "1 + 1"},
     "now": {},
@@ -441,9 +447,10 @@ def test_a_built_in_tool_is_explained_as_it_is(name: str, tmp_path: Path, page_u
     """Its parameters, its risk, and every key of an answer; `key`? stands for one that may be missing."""
     parameters, risk, answers = documented_tools()[name]
     schema = built_in()[name]
-    (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
-    (tmp_path / "folder").mkdir()
-    rt = placet.Runtime(builtin=placet.basic_tools(tmp_path, hosts=placet.HostFilter(private=True)))
+    work = make_repository(tmp_path / "work")
+    (work / "a.txt").write_text("one\ntwo\nthree\n")
+    (work / "folder").mkdir()
+    rt = placet.Runtime(builtin=placet.basic_tools(work, hosts=placet.HostFilter(private=True)))
     given = {key: page_url if value == "PAGE" else value for key, value in CALLS[name].items()}
 
     result = asyncio.run(rt.execute({"actions": [{"id": "a", "tool": name, "parameters": given}]}))

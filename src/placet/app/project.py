@@ -28,10 +28,11 @@ def project_root(start: Path) -> Path | None:
     Raises:
         TrustError: something that is no folder is called `.placet`.
     """
-    from placet.sandbox.git.repository import find_top
+    from placet.sandbox.git_folder import look_up
 
     holder = project_folder(start)
-    top = find_top(str(start))
+    found = look_up(str(start))
+    top = found.top if found is not None else None
     if holder is None:
         return Path(top) if top is not None else None
     if top is None or holder.parent.resolve().is_relative_to(top):

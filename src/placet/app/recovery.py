@@ -71,12 +71,12 @@ class FolderRecovery:
 async def why_not_restored_by_git(path: str) -> str | None:
     """Why `git restore` would not bring a file back to what it is now, empty if it would; None where it is in
     no repository."""
-    from placet.sandbox.git.repository import find
-    from placet.sandbox.git.trusted import git
+    from placet.worktree.git import git
+    from placet.worktree.repository import find_checkout
 
     real = await asyncio.to_thread(os.path.realpath, path)
     try:
-        repository = await find(os.path.dirname(real))
+        repository = await find_checkout(os.path.dirname(real))
         if repository is None:
             return None
         name = real.removeprefix(repository.top).lstrip(os.sep)

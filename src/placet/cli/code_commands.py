@@ -329,7 +329,7 @@ def repairs(
 async def _repository_key(folder: Path) -> str:
     """What the repository around a folder is known by."""
     from placet.coder.repairs import repository_key
-    from placet.coder.repository import find_repository, first_commit
+    from placet.worktree.repository import find_repository, first_commit
 
     found = await find_repository(folder)
     return repository_key(found.common, await first_commit(found))

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from placet.app.coder import CoderApp
     from placet.checks.contract import Contract
     from placet.coder.events import Watch
-    from placet.coder.repository import Repository
     from placet.coder.session import Session
     from placet.errors import EnvironmentBroken
     from placet.sandbox.isolation import Level
     from placet.tools.context import Cancel
+    from placet.worktree.repository import Repository
 
     Start = Callable[[Cancel, Watch], Awaitable[Session | None]]
 
@@ -73,9 +73,9 @@ class Leading:
         Raises:
             UsageError: there is none to work on.
         """
-        from placet.coder.repository import find_repository
         from placet.errors import UsageError
         from placet.runtime.sync import run_sync
+        from placet.worktree.repository import find_repository
 
         if not folder.is_dir():
             # Git would look further up, and find one that is not meant.
@@ -176,12 +176,12 @@ class Leading:
     async def with_changes(self, found: Repository, name: str, wanted: bool | None) -> bool | None:
         """Whether the work begins with what is not committed; None if it is not to begin."""
         from placet.app.coder import home_folder
-        from placet.coder.workshop import Workshop
         from placet.render.text import count
+        from placet.worktree.worktree import Worktree
 
         if wanted is not None:
             return wanted
-        workshop = Workshop(home_folder(os.environ) / name, found)
+        workshop = Worktree(home_folder(os.environ) / name, found)
         await workshop.open()
         changes = await workshop.changes()
         if not changes:

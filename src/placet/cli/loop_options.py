@@ -29,9 +29,9 @@ def top_of(repo: str | None) -> Path:
     Raises:
         UsageError: there is none.
     """
-    from placet.coder.repository import find_repository
     from placet.errors import UsageError
     from placet.runtime.sync import run_sync
+    from placet.worktree.repository import find_repository
 
     folder = Path(repo or ".")
     if not folder.is_dir():

@@ -68,7 +68,7 @@ async def publish(work: Work) -> None:
 
 async def end(work: Work) -> None:
     """Clear up after a session that has ended, and end its run."""
-    from placet.coder.scratch import Scratch
+    from placet.worktree.scratch import Scratch
 
     session = work.session
     if not work.keeps_copies:

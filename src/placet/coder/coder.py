@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from placet.coder.repairs import RepairMemory
     from placet.coder.store import Sessions
     from placet.coder.work import Work
-    from placet.coder.workshop import Workshop
     from placet.runtime.open_run import OpenRun
     from placet.runtime.runtime import Runtime
     from placet.sandbox.confinement import Isolation
+    from placet.worktree.worktree import Worktree
 
 
 class Coder:
@@ -166,10 +166,10 @@ class Coder:
         agreed = agreed_contract(intent, checks, contract, may_touch)
         check_decidable(agreed, approve=approve, has_journal=self.runtime.journal is not None)
         from placet.coder.leading import SessionLeader
-        from placet.coder.publishing import check_free
         from placet.coder.repairs import repository_key
-        from placet.coder.repository import first_commit
-        from placet.coder.workshop import Workshop, find_repository
+        from placet.worktree.publish import check_free
+        from placet.worktree.repository import first_commit
+        from placet.worktree.worktree import Worktree, find_repository
 
         make_ready(self.model)
         await self._isolation.check()
@@ -198,7 +198,7 @@ class Coder:
             created_at=now,
             changed_at=now,
         )
-        workshop = Workshop(self._home / name, found)
+        workshop = Worktree(self._home / name, found)
         with linked(cancel) as inner:
             async with self.runtime.open_run(
                 _about(session), cancel=inner, run_id=name, budget=self.limits.of_session.budget
@@ -332,7 +332,7 @@ class Coder:
             whole: Also show the uncommitted changes with which the work began: everything that the commit
                 changes.
         """
-        from placet.coder.workshop import Workshop, find_repository
+        from placet.worktree.worktree import Worktree, find_repository
 
         session = self._sessions.find(session_id)
         tree = session.result
@@ -341,7 +341,7 @@ class Coder:
             tree = judged[-1].tree if judged else session.base
         if not tree:
             return ""
-        workshop = Workshop(self._home / session.id, await find_repository(Path(session.repository)))
+        workshop = Worktree(self._home / session.id, await find_repository(Path(session.repository)))
         return await workshop.diff(session.begun_on if whole else session.base, tree)
 
     async def _tidy(self, session: Session, *, keep: bool) -> None:
@@ -364,8 +364,8 @@ class Coder:
         ends: bool = False,
     ) -> AsyncIterator[Work]:
         """Who only `ends` it needs no repository: it may have been moved or removed."""
-        from placet.coder.repository import gone_repository
-        from placet.coder.workshop import Workshop, find_repository
+        from placet.worktree.repository import gone_repository
+        from placet.worktree.worktree import Worktree, find_repository
 
         try:
             found = await find_repository(Path(session.repository))
@@ -379,10 +379,10 @@ class Coder:
             if session.base:
                 # The person may have gone on meanwhile; the session has not.
                 found = msgspec.structs.replace(found, head=session.begun_on)
-            yield self._work(session, run, Workshop(self._home / session.id, found), watch, keep=keep)
+            yield self._work(session, run, Worktree(self._home / session.id, found), watch, keep=keep)
 
     def _work(
-        self, session: Session, run: OpenRun, workshop: Workshop, watch: Watch | None, *, keep: bool
+        self, session: Session, run: OpenRun, workshop: Worktree, watch: Watch | None, *, keep: bool
     ) -> Work:
         from placet.checks.check_runner import CheckRunner
         from placet.checks.import_roots import import_roots

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from placet.coder.repairs import RepairMemory
     from placet.coder.store import Sessions
     from placet.coder.style import Style
-    from placet.coder.workshop import Workshop
     from placet.errors import EnvironmentBroken
     from placet.inference.model import Model
     from placet.ir.json_value import JsonValue
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from placet.runtime.open_run import OpenRun
     from placet.runtime.runtime import Runtime
     from placet.sandbox.confinement import Isolation
+    from placet.worktree.worktree import Worktree
 
 _LOGGED = 2_000
 _LISTED = 100
@@ -50,7 +50,7 @@ class Work:
         self,
         session: Session,
         run: OpenRun,
-        workshop: Workshop,
+        workshop: Worktree,
         checking: CheckRunner,
         *,
         runtime: Runtime,

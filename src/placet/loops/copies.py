@@ -20,8 +20,8 @@ from placet.errors import UsageError
 from placet.loops.round import Round, loop_key
 
 if TYPE_CHECKING:
-    from placet.coder.repository import Repository
-    from placet.coder.workshop import Workshop
+    from placet.worktree.repository import Repository
+    from placet.worktree.worktree import Worktree
 
 
 class BaseMoved(UsageError):
@@ -46,7 +46,7 @@ class Copies:
         Raises:
             UsageError: there is none.
         """
-        from placet.coder.workshop import find_repository
+        from placet.worktree.worktree import find_repository
 
         return await find_repository(self.folder)
 
@@ -54,15 +54,15 @@ class Copies:
         """By which the rounds of a loop of that name are known here."""
         return loop_key(str((await self.repository()).top), loop)
 
-    async def workshop(self, round: Round) -> Workshop:
+    async def workshop(self, round: Round) -> Worktree:
         """Where a round works."""
-        from placet.coder.workshop import Workshop
+        from placet.worktree.worktree import Worktree
 
         found = await self.repository()
         if round.base:
             # The person may have gone on meanwhile; the round has not.
             found = msgspec.structs.replace(found, head=round.base)
-        return Workshop(self._home / round.id, found)
+        return Worktree(self._home / round.id, found)
 
     async def diff(self, round: Round, *, whole: bool = False) -> str:
         """The change of a round as a unified diff. With `whole` also what the person had not committed, and
@@ -94,7 +94,7 @@ class Copies:
 
     async def tidy(self, round: Round) -> None:
         """Remove the private copies of a round that nobody needs any more."""
-        from placet.coder.scratch import remove_tree
+        from placet.worktree.scratch import remove_tree
 
         if round.is_open or round.is_waiting:
             return
@@ -109,7 +109,7 @@ def words_of_a_round(round: Round) -> Iterator[None]:
     Raises:
         ObjectsGone: it has.
     """
-    from placet.coder.trees import ObjectsGone as Gone
+    from placet.worktree.objects import ObjectsGone as Gone
 
     try:
         yield

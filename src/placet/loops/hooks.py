@@ -43,14 +43,14 @@ async def run_hook(
         return await run_command(argv, folder=folder, environment=environment, limits=limits, stdin=stdin)
     workspace = Workspace(folder)
     try:
-        async with isolation.reading(workspace) as sandbox:
-            return await run_command(
-                argv,
-                folder=workspace.fd,
-                environment=environment,
-                limits=limits,
-                stdin=stdin,
-                sandbox=sandbox,
-            )
+        sandbox = await isolation.reading(workspace)
+        return await run_command(
+            argv,
+            folder=workspace.fd,
+            environment=environment,
+            limits=limits,
+            stdin=stdin,
+            sandbox=sandbox,
+        )
     finally:
         workspace.close()

@@ -47,11 +47,11 @@ from placet.turns.stopping import stopped_by
 if TYPE_CHECKING:
     from placet.checks.check_runner import CheckRunner
     from placet.checks.sealing import Seal
-    from placet.coder.workshop import Workshop
     from placet.loops.store import Rounds
     from placet.loops.subruns import SubRuns
     from placet.runtime.open_run import OpenRun
     from placet.tools.context import Cancel
+    from placet.worktree.worktree import Worktree
 
 HOOK_PLAN, ACT_PLAN = 1, 2
 MAKING, CHECKING = 1, 2
@@ -87,7 +87,7 @@ class RoundLeader:
     """Leads one round, whose run is held."""
 
     def __init__(
-        self, round: Round, run: OpenRun, workshop: Workshop, parts: Parts, subruns: SubRuns, cancel: Cancel
+        self, round: Round, run: OpenRun, workshop: Worktree, parts: Parts, subruns: SubRuns, cancel: Cancel
     ) -> None:
         self.round = round
         self._run = run

@@ -103,9 +103,15 @@ async def facts_of(
 
 async def note_recovery(x: Gated, i: int, action: Action, tool: Tool) -> None:
     """Note, before an edit, the command with which a person can undo it after an abort that does not."""
-    recovery = x.services.desk.recovery if x.services.desk is not None else None
-    if recovery is None or x.size < 2 or undo_of(action, tool) != "irreversible":
+    if x.size < 2 or undo_of(action, tool) != "irreversible":
         return  # A plan of one action aborts before the edit, or not at all.
+    own = tool.recovery() if tool.recovery is not None else None
+    if own is not None and own.is_by_hand:
+        x.undo_commands[action.id] = own.command
+        return
+    recovery = x.services.desk.recovery if x.services.desk is not None else None
+    if recovery is None:
+        return
     preview = await _preview(x, i, action, tool)
     if preview is None or not preview.paths:
         return

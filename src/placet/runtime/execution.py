@@ -338,7 +338,7 @@ class Execution(Gated):
         failure: AttemptFailed | None = None,
     ) -> None:
         """Attempts, until one succeeds or none is left; `failure` is that of a first one already made."""
-        if tool is not None and tool.preview is not None and failure is None:
+        if tool is not None and (tool.preview or tool.recovery) and failure is None:
             await note_recovery(self, i, action, tool)
         first = self.now()
         notes = self.notes

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from placet.sandbox.git_protected import was_refused
 from placet.sandbox.isolation import Facts, How
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from placet.sandbox.finished import Finished
     from placet.sandbox.proxy import Proxy
 
+GIT_IS_READ_ONLY = ".git is read-only inside a command"
 _NAMED = 5
 """Hosts that are named in a note."""
 _KILLED = 128 + 9
@@ -48,6 +50,8 @@ class Confined(msgspec.Struct, kw_only=True):
         ):
             # What was refused a process mostly gives up. One that managed without has not been ended by it.
             finished = msgspec.structs.replace(finished, ended_by="processes", exit_code=None, signal="")
+        if was_refused(finished.stderr + finished.stdout):
+            self.said.append(GIT_IS_READ_ONLY)
         enforced = msgspec.structs.replace(self.facts.enforced, **self._held())
         return msgspec.structs.replace(finished, facts=msgspec.structs.replace(self.facts, enforced=enforced))
 

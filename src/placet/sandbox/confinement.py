@@ -9,8 +9,7 @@ Keep true:
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -73,7 +72,7 @@ class Isolation:
             hosts: Hosts that commands may contact, through a proxy that lets nothing else pass. `None`: no
                 network.
             trusted: Names of tools that are offered under `"process"` although they run outside the sandbox.
-            folder: Folder for the results of the self-test and for the repositories as commands see them.
+            folder: Folder for the results of the self-test.
                 `None`: `basic_tools` uses the user's data folder.
             environment: Where `PATH` and `HOME` are looked up. `None`: `os.environ`.
 
@@ -90,7 +89,7 @@ class Isolation:
         self.trusted: frozenset[str] = frozenset(trusted)
         """Names of tools that are offered although they run outside the sandbox."""
         self.folder: Path | None = None if folder is None else Path(folder)
-        """Folder for the results of the self-test and for the repositories as commands see them."""
+        """Folder for the results of the self-test."""
         self._environment = os.environ if environment is None else environment
         self._ladder: Ladder | None = None
         self._sandboxes: dict[str, Sandbox] = {}
@@ -199,35 +198,25 @@ class Isolation:
             hosts=self.hosts.allowed if self.hosts is not None and network == "hosts" else (),
         )
 
-    @asynccontextmanager
-    async def reading(self, workspace: Workspace) -> AsyncIterator[Sandbox]:
+    async def reading(self, workspace: Workspace) -> Sandbox:
         """A sandbox for commands that read `workspace` and its repository and can change neither.
-
-        Git inside works on a copy of the refs and the index, which is removed afterwards.
 
         Raises:
             IsolationMissing: less than is required.
         """
-        import shutil
-        import tempfile
-
         from placet.sandbox.opening import open_sandbox
 
         ladder = await self.ladder()
-        aside = tempfile.mkdtemp(prefix="placet-reading-")
-        try:
-            found = await open_sandbox(
-                workspace,
-                ladder,
-                hosts=self.hosts,
-                folder=Path(aside),
-                environment=self._environment,
-                reads_only=True,
-            )
-            self._require(found.facts.isolation, ladder)
-            yield found
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+        found = await open_sandbox(
+            workspace,
+            ladder,
+            hosts=self.hosts,
+            folder=self.folder,
+            environment=self._environment,
+            reads_only=True,
+        )
+        self._require(found.facts.isolation, ladder)
+        return found
 
     def forget(self, workspace: Workspace) -> None:
         """Let go of what is known of a workspace that is used no more."""

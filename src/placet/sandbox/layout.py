@@ -15,15 +15,12 @@ from typing import TYPE_CHECKING
 
 from placet.errors import ToolError
 from placet.sandbox.bubblewrap import Bind, Layout
-from placet.sandbox.git.nested import git_folders
+from placet.sandbox.git_folder import is_git_folder, read_elsewhere
+from placet.sandbox.git_protected import protected_git
 from placet.sandbox.places import Places, is_beneath, may_show
 
 if TYPE_CHECKING:
-    from placet.sandbox.git.view import View
     from placet.sandbox.workspace import Workspace
-
-_VIEWS = 16
-"""Processes that may work in one repository at a time."""
 
 
 def lay_out(
@@ -34,8 +31,7 @@ def lay_out(
     argv: Sequence[str],
     tmp_bytes: int | None,
     readable: Sequence[str],
-    keep: str | None,
-    view: View | None,
+    keep_out: str | None,
     reads_only: bool = False,
     fixed: Sequence[str] = (),
 ) -> Layout:
@@ -48,17 +44,16 @@ def lay_out(
         ToolError: something that has to be kept is a link.
     """
     top = str(workspace.folder)
-    kept_out = [keep] if keep is not None else []
+    kept_out = [keep_out] if keep_out is not None else []
     where = top if isinstance(folder, int) else os.path.abspath(folder)
     binds = _shown([where, *readable], argv[0], top, [places.home, top, *kept_out])
     refuse_links(workspace)
     closed, sealed = workspace.apart()
-    is_fixed = reads_only or _is_bare(top)
-    if view is not None:
-        binds += [Bind(*bind) for bind in view.binds]
-    else:
-        # What git runs for whoever works here next is in these.
-        binds += [Bind(path, path) for path in git_folders(top)]
+    is_fixed = reads_only or is_git_folder(top)
+    elsewhere = read_elsewhere(top, is_protected=True)
+    binds += [Bind(path, path) for path in elsewhere if may_show(path, [places.home, *kept_out])]
+    # What git runs for whoever works here next is in these.
+    binds += [Bind(path, path) for path in protected_git(top)]
     binds += [Bind(path, path) for path in sealed]
     return Layout(
         places=places,
@@ -86,32 +81,6 @@ def refuse_links(workspace: Workspace) -> None:
                     retry=False,
                 )
             path = os.path.dirname(path)
-
-
-async def open_own_view(workspace: str, keep: str) -> View | None:
-    """A view of the repository whose top the workspace is. Each process has its own: they may contradict.
-
-    Raises:
-        ToolError: there is a repository, and no view of it.
-    """
-    from hashlib import sha256
-
-    from placet.sandbox.git.view import ViewInUse, open_view
-
-    name = sha256(os.fsencode(workspace)).hexdigest()[:16]
-    for number in range(1, _VIEWS + 1):
-        try:
-            view = await open_view(workspace, os.path.join(keep, name, str(number)))
-        except ViewInUse:
-            if number == _VIEWS:
-                raise
-            continue
-        if view is not None and view.repository.top != view.workspace:
-            # The rest of the repository is not the workspace, and would be changed all the same.
-            view.close()
-            return None
-        return view
-    raise AssertionError
 
 
 def _shown(folders: Iterable[str], program: str, workspace: str, kept_out: list[str]) -> list[Bind]:
@@ -157,10 +126,3 @@ def _fixed(workspace: str, paths: Iterable[str], covered: Sequence[str]) -> list
         for end in range(1, len(parts) + 1):
             above.setdefault(os.path.join(workspace, *parts[:end]))
     return [*sorted(above), *files]
-
-
-def _is_bare(folder: str) -> bool:
-    """Whether a folder is itself what a `.git` is: all of it is settings, hooks and the like."""
-    return os.path.isfile(os.path.join(folder, "HEAD")) and all(
-        os.path.isdir(os.path.join(folder, name)) for name in ("objects", "refs")
-    )

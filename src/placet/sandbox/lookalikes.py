@@ -6,7 +6,7 @@ name that is harmless here can be `.git` where the folder is copied or checked o
 treated like the name itself.
 
 Keep true:
-1. One function decides, for file tools, the index, and the trees of the coding loop.
+1. One function decides, for file tools, commits, and the trees of the coding loop.
 2. A name that is refused wrongly costs little; one that is let through wrongly is a hook that runs elsewhere.
 """
 

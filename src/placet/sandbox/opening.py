@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from placet.errors import ToolError
+from placet.sandbox.git_folder import look_up
 from placet.sandbox.isolation import NOTHING, Facts, is_at_least
 from placet.sandbox.places import unfit
 from placet.sandbox.sandbox import Sandbox
@@ -38,8 +38,7 @@ async def open_sandbox(
 ) -> Sandbox:
     """The sandbox for the commands of a workspace.
 
-    `folder` is where is kept what lasts from one command to the next. With `reads_only` commands can change
-    nothing in the workspace.
+    `folder` is Placet's own, and never shown. With `reads_only` commands can change nothing in the workspace.
     """
     place = str(workspace.folder)
     best = await _usable(place, ladder, environment)
@@ -53,11 +52,16 @@ async def open_sandbox(
             facts = Facts(isolation="none", by=facts.by, enforced=open_ones)
         case _:
             pass
-    if not is_at_least(facts.isolation, "changes") and await _is_worktree(place):
+    if not is_at_least(facts.isolation, "changes") and _is_worktree(place):
         facts = msgspec.structs.replace(facts, isolation="changes")
-    keep = None if folder is None else str(folder / "repositories")
     return Sandbox(
-        workspace, best.by, facts, hosts=hosts, keep=keep, reads_only=reads_only, environment=environment
+        workspace,
+        best.by,
+        facts,
+        hosts=hosts,
+        keep_out=None if folder is None else str(folder),
+        reads_only=reads_only,
+        environment=environment,
     )
 
 
@@ -74,12 +78,7 @@ async def _usable(place: str, ladder: Ladder, environment: Mapping[str, str] | N
     return other if other.is_whole else Tested(by="nothing", facts=NOTHING)
 
 
-async def _is_worktree(folder: str) -> bool:
-    """Whether a folder is a linked worktree: a copy of the files, which can be thrown away."""
-    from placet.sandbox.git.repository import find
-
-    try:
-        found = await find(folder)
-    except ToolError:
-        return False
-    return found is not None and found.is_linked
+def _is_worktree(folder: str) -> bool:
+    """Whether a folder is in a linked worktree: a copy of the files, which can be thrown away."""
+    found = look_up(folder)
+    return found is not None and found.git_dir != found.common

@@ -3,15 +3,13 @@
 Keep true:
 1. What holds for a command is in its `Facts`. Nothing is weakened without them saying so.
 2. What was made for a command (cgroup, temporary folder, proxy) is gone when it has ended, however it did.
-3. The repository of the workspace is touched by our own git alone, and never while a command is being
-   started that could see half of it.
+3. No command writes a git folder of the workspace. Where a means cannot hold that, what was changed is told.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import weakref
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
@@ -22,14 +20,14 @@ import msgspec
 from placet.errors import ToolError
 from placet.sandbox.bubblewrap import WRAPPERS, Layout, arguments, temporary
 from placet.sandbox.confined import Confined
+from placet.sandbox.git_folder import read_elsewhere
+from placet.sandbox.git_protected import GitWatch, config_without_secrets
 from placet.sandbox.isolation import By, Facts
-from placet.sandbox.layout import lay_out, open_own_view
+from placet.sandbox.layout import lay_out
 from placet.sandbox.limits import Limits, most_threads
-from placet.sandbox.places import Places, find_places
-from placet.sandbox.turn import Turn
+from placet.sandbox.places import Places, find_places, is_beneath
 
 if TYPE_CHECKING:
-    from placet.sandbox.git.view import View
     from placet.sandbox.hosts import HostFilter
     from placet.sandbox.workspace import Workspace
 
@@ -37,9 +35,9 @@ if TYPE_CHECKING:
 class Sandbox:
     """Confines the commands of a workspace by one means, which the self-test has tried.
 
-    `hosts` may be spoken to through a proxy; without it there is no network. `keep` is a folder of ours for
-    what lasts from one command to the next. With `reads_only` commands can change neither the workspace nor
-    its repository. `without` leaves parts out, for tests of what each is for.
+    `hosts` may be spoken to through a proxy; without it there is no network. `keep_out` is a folder of ours
+    that is never shown. With `reads_only` commands cannot change the workspace. `without` leaves parts out,
+    for tests of what each is for.
     """
 
     def __init__(
@@ -49,7 +47,7 @@ class Sandbox:
         facts: Facts,
         *,
         hosts: HostFilter | None = None,
-        keep: str | None = None,
+        keep_out: str | None = None,
         reads_only: bool = False,
         without: Collection[str] = (),
         environment: Mapping[str, str] | None = None,
@@ -58,18 +56,11 @@ class Sandbox:
         self.by = by
         self.facts = facts
         self._hosts = hosts
-        self._keep = keep
+        self._keep_out = keep_out
         self._reads_only = reads_only
         self._without = frozenset(without)
         self._environment = os.environ if environment is None else environment
         self._is_other_user = os.geteuid() == 0
-        self._view: View | None = None
-        self._no_view = ""
-        """Why the repository is only shown as it is, read-only."""
-        self._is_looked_for = keep is None
-        """Whether it is known if there is a repository."""
-        self._turn = Turn()
-        self._running = 0
         self._places: Places | None = None
 
     @property
@@ -110,9 +101,8 @@ class Sandbox:
             if self.by == "landlock":
                 self._restrict(confined, readable, stack)
             else:
-                view = await self._enter_repository(confined, stack)
                 await self._connect(confined, stack)
-                self._wrap(confined, limits, argv, readable, view, fixed)
+                self._wrap(confined, limits, argv, readable, fixed)
             yield confined
 
     # The parts
@@ -136,42 +126,6 @@ class Sandbox:
                 confine["joins"] = group.joins
                 confined.group = group
 
-    async def _enter_repository(self, confined: Confined, stack: AsyncExitStack) -> View | None:
-        """Show the repository of the workspace, if it has one, through a view of our own."""
-        view = await self._find_view()
-        if view is None:
-            confined.said += [self._no_view] if self._no_view else []
-            return None
-        async with self._turn.take():
-            if not self._running:
-                await view.refresh()
-            self._running += 1
-
-        async def bring_over() -> None:
-            async with self._turn.take():
-                self._running -= 1
-                if not self._reads_only:
-                    confined.said += await view.bring_over()
-
-        stack.push_async_callback(bring_over)
-        if "disk" in confined.confine:
-            confined.confine["disk"][0].append(view.path)
-        confined.environment = {**view.environment, **confined.environment}
-        return view
-
-    async def _find_view(self) -> View | None:
-        async with self._turn.take():
-            if not self._is_looked_for:
-                assert self._keep is not None
-                try:
-                    self._view = await open_own_view(str(self.workspace.folder), self._keep)
-                except ToolError as error:
-                    self._no_view = f"git can only read inside: {error}"
-                self._is_looked_for = True
-                if self._view is not None:
-                    weakref.finalize(self, self._view.close)
-        return self._view
-
     async def _connect(self, confined: Confined, stack: AsyncExitStack) -> None:
         """Open the way to the hosts that are allowed, if any are."""
         if self._hosts is None:
@@ -190,7 +144,6 @@ class Sandbox:
         limits: Limits,
         program_argv: Sequence[str],
         readable: Sequence[str],
-        view: View | None,
         fixed: Sequence[str],
     ) -> None:
         """Let bubblewrap start the command."""
@@ -208,8 +161,7 @@ class Sandbox:
             argv=program_argv,
             tmp_bytes=limits.disk_bytes,
             readable=readable,
-            keep=self._keep,
-            view=view,
+            keep_out=self._keep_out,
             reads_only=self._reads_only,
             fixed=fixed,
         )
@@ -221,19 +173,22 @@ class Sandbox:
         if self._is_other_user:
             for name, text in _accounts(layout.places.home).items():
                 handed.append((["--ro-bind-data", name], text))
+        hidden = config_without_secrets(layout.workspace)
+        if hidden is not None and "kept" not in self._without:
+            handed.append((["--ro-bind-data", hidden[0]], hidden[1]))
         if "seccomp" not in self._without:
             handed.append((["--seccomp"], _filter(self._groups)))
         confined.confine["bubblewrap"] = handed
         confined.confine["temporary"] = temporary(layout)
         confined.argv = [program, "--", *confined.argv]
         confined.folder = "/"
-        # Whose a folder is tells git nothing inside, where users are not what they are outside.
-        confined.environment = {**SAFE, **confined.environment, "TMPDIR": "/tmp"}
+        git = git_environment(is_other_user=self._is_other_user)
+        confined.environment = {**git, **confined.environment, "TMPDIR": "/tmp"}
 
     def _find_places(self) -> Places:
         """The part of the machine that commands see: found with the first one, again if a folder is gone."""
         if self._places is None or not all(map(os.path.isdir, self._places.toolchains)):
-            keep_out = [self._keep] if self._keep else []
+            keep_out = [self._keep_out] if self._keep_out else []
             self._places = find_places(self._environment, str(self.workspace.folder), keep_out)
         return self._places
 
@@ -247,12 +202,17 @@ class Sandbox:
         staged: dict[str, str] = {}
         # Also if it is only read: else it were not the other user's own. The bind itself is read-only.
         writable = {layout.workspace: layout.is_writable or self._reads_only}
+        beneath = [bind.source for bind in layout.binds if is_beneath(bind.source, layout.workspace)]
         for bind in layout.binds:
-            writable[bind.source] = writable.get(bind.source, False) or bind.is_writable
+            if bind.source not in beneath:
+                writable[bind.source] = writable.get(bind.source, False) or bind.is_writable
         for path in layout.places.toolchains:
             writable.setdefault(path, False)
         for path in writable:
             staged[path] = f"{STAGE}/{len(staged)}"
+        for path in beneath:
+            # As a part of the workspace they are the other user's own, which git asks for.
+            staged[path] = f"{staged[layout.workspace]}{path.removeprefix(layout.workspace)}"
         # A folder of programs may be a link, as `lib64` beside a `bin` mostly is. What it leads to is staged:
         # a link that is put in its place after this is not followed.
         real = {path: os.path.realpath(path) for path in layout.places.toolchains}
@@ -265,9 +225,9 @@ class Sandbox:
         """Let the command restrict itself, and give it folders of its own for what it would put elsewhere."""
         import tempfile
 
-        from placet.sandbox.git.repository import read_elsewhere
-
         workspace = str(self.workspace.folder)
+        watch = GitWatch(workspace)
+        stack.callback(lambda: confined.said.extend(watch.changed()))
         own = tempfile.mkdtemp(prefix="placet-sandbox-")
         stack.callback(shutil.rmtree, own, ignore_errors=True)
         for name in ("tmp", "home"):
@@ -286,17 +246,31 @@ class Sandbox:
                 *places.toolchains,
                 *folder,
                 *readable,
-                *read_elsewhere(workspace),
+                *read_elsewhere(workspace, is_protected=False),
             ],
             "network": False,
         }
         confined.confine["seccomp"] = _filter(self._groups, is_unshared=True)
         confined.confine["modules"].append("landlock")
-        confined.environment |= {"HOME": f"{own}/home", "TMPDIR": f"{own}/tmp"}
+        confined.environment |= {"HOME": f"{own}/home", "TMPDIR": f"{own}/tmp", "GIT_OPTIONAL_LOCKS": "0"}
 
 
-SAFE = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
 _DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
+
+
+def git_environment(*, is_other_user: bool) -> dict[str, str]:
+    """Variables with which git reads a git folder that it cannot write."""
+    # Whose a folder is tells git nothing inside, where users are not what they are outside.
+    settings = {"safe.directory": "*", "core.fsmonitor": "false"}
+    if is_other_user:
+        # The owners of files are others inside. Git would read all of them again because of it.
+        settings |= {"core.checkStat": "minimal", "core.trustctime": "false"}
+    return {
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_CONFIG_COUNT": str(len(settings)),
+        **{f"GIT_CONFIG_KEY_{n}": key for n, key in enumerate(settings)},
+        **{f"GIT_CONFIG_VALUE_{n}": value for n, value in enumerate(settings.values())},
+    }
 
 
 def find_bubblewrap(environment: Mapping[str, str]) -> str | None:

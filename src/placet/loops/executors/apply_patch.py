@@ -27,7 +27,7 @@ from placet.safe_text import clean
 from placet.sandbox.lookalikes import GIT, is_read_as
 
 if TYPE_CHECKING:
-    from placet.coder.repository import Repository
+    from placet.worktree.repository import Repository
 
 _GONE = "gone"
 _State = tuple[str, int]

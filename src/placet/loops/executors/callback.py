@@ -16,7 +16,7 @@ from placet.safe_text import clean
 from placet.truncation import truncate_repr
 
 if TYPE_CHECKING:
-    from placet.coder.repository import Repository
+    from placet.worktree.repository import Repository
 
 Function: TypeAlias = Callable[[Act, Path], "str | Awaitable[str]"]
 """Function, async or not, that takes the act and a folder with the files of the change, and returns what was

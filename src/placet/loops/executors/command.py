@@ -19,7 +19,7 @@ from placet.sandbox.environment import clean_environment
 from placet.sandbox.limits import Limits
 
 if TYPE_CHECKING:
-    from placet.coder.repository import Repository
+    from placet.worktree.repository import Repository
 
 
 class CommandExecutor:

@@ -17,7 +17,7 @@ from placet.loops.round import Receipt
 from placet.safe_text import clean
 
 if TYPE_CHECKING:
-    from placet.coder.repository import Repository
+    from placet.worktree.repository import Repository
 
 BRANCH = "placet/{loop}-{number}"
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -59,7 +59,7 @@ class CommitExecutor:
 
     async def check(self, receipt: Receipt, repository: Repository) -> Finding:
         """Whether the commit is there with that tree, on its branch or in what the person is on."""
-        from placet.sandbox.git.trusted import git
+        from placet.worktree.git import git
 
         commit, branch = str(receipt.data.get("commit", "")), str(receipt.data.get("branch", ""))
         if not _HASH.fullmatch(commit):

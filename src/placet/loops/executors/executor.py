@@ -18,9 +18,9 @@ from placet.loops.round import Receipt
 from placet.loops.verdict import Verdict
 
 if TYPE_CHECKING:
-    from placet.coder.repository import Repository
-    from placet.coder.workshop import Workshop
     from placet.sandbox.confinement import Isolation
+    from placet.worktree.repository import Repository
+    from placet.worktree.worktree import Worktree
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
 class Bench(NamedTuple):
     """The environment of an executor."""
 
-    workshop: Workshop
+    workshop: Worktree
     """The private copy with the change."""
     repository: Repository
     """The user's repository."""

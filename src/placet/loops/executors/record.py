@@ -9,7 +9,7 @@ from placet.loops.executors.executor import Act, Bench, Done, Finding, only_kept
 from placet.loops.round import Receipt
 
 if TYPE_CHECKING:
-    from placet.coder.repository import Repository
+    from placet.worktree.repository import Repository
 
 
 class RecordExecutor:

@@ -21,7 +21,7 @@ from placet.safe_text import clean
 from placet.sandbox.limits import Limits
 
 if TYPE_CHECKING:
-    from placet.coder.repository import Repository
+    from placet.worktree.repository import Repository
 
 KEY_HEADER = "Idempotency-Key"
 

@@ -3,6 +3,7 @@
 files     read_file, write_file, edit_file
 search    list_dir, find_files, grep
 shell     shell
+git       git_commit, where the workspace is a git repository
 web       http_get
 small     calculate, now, sleep
 """
@@ -29,12 +30,13 @@ BASIC = (
     "find_files",
     "grep",
     "shell",
+    "git_commit",
     "http_get",
     "calculate",
     "now",
     "sleep",
 )
-"""Their names, in the order in which `basic_tools` makes them."""
+"""Their names, in the order in which `basic_tools` makes them. git_commit is made in a repository alone."""
 
 ALL_NAMES = frozenset(
     {
@@ -79,6 +81,7 @@ def basic_tools(
     from placet.sandbox.workspace import Workspace
     from placet.storage.location import config_folder, user_folder
     from placet.tools.builtin.files import confined_to, file_tools
+    from placet.tools.builtin.git import NAME, git_tools
     from placet.tools.builtin.search import search_tools
     from placet.tools.builtin.shell import shell_tools
     from placet.tools.builtin.small import small_tools
@@ -93,10 +96,18 @@ def basic_tools(
     searching = search_tools(where)
     for each in searching:
         each.confinement = confined_to(where)
+    commits = git_tools(where) if only is None or NAME in only else []
     made = [
         *file_tools(where),
         *searching,
-        *shell_tools(where, limits=limits or Limits(), isolation=isolation, environment=environment),
+        *shell_tools(
+            where,
+            limits=limits or Limits(),
+            isolation=isolation,
+            environment=environment,
+            commits=bool(commits),
+        ),
+        *commits,
         *web_tools(hosts or HostFilter()),
         *small_tools(),
     ]
@@ -107,6 +118,8 @@ def basic_tools(
     if only is None:
         return made
     names = [tool.name for tool in made]
+    if NAME in only and not commits:
+        raise UsageError(f"'{NAME}' is only for a git repository, and {where.folder} is not the top of one.")
     if unknown := [name for name in only if name not in names]:
         raise UsageError(f"'{unknown[0]}' is no basic tool. There are: {', '.join(names)}.")
     return [tool for tool in made if tool.name in only]

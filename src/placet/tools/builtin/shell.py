@@ -14,6 +14,7 @@ import msgspec
 
 from placet.ir.json_value import JsonValue
 from placet.sandbox.command import ending, run_command
+from placet.sandbox.confined import GIT_IS_READ_ONLY
 from placet.sandbox.confinement import Isolation
 from placet.sandbox.environment import clean_environment
 from placet.sandbox.finished import account
@@ -48,8 +49,10 @@ def shell_tools(
     isolation: Isolation | None = None,
     limits: Limits = _DEFAULT,
     environment: Mapping[str, str] | None = None,
+    commits: bool = False,
 ) -> list[Tool]:
-    """shell. Its commands get `environment` besides what every command gets."""
+    """shell. Its commands get `environment` besides what every command gets. With `commits`, git_commit is
+    offered beside it."""
     confined = Isolation() if isolation is None else isolation
     more = {} if environment is None else dict(environment)
 
@@ -89,7 +92,8 @@ def shell_tools(
         if finished.ended_by != "itself":
             answer["ended_by"] = finished.ended_by
         if note := ending(finished, within):
-            answer["note"] = note
+            hint = "; to commit, call git_commit" if commits and GIT_IS_READ_ONLY in note else ""
+            answer["note"] = note + hint
         return answer
 
     shell.confinement = lambda: confined.confinement(workspace)

@@ -149,6 +149,6 @@ def program() -> str:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     raise ToolError(
-        f"git was not found in {', '.join(_SYSTEM)}. Install it, or leave git out inside.",
+        f"git was not found in {', '.join(_SYSTEM)}. Install git.",
         retry=False,
     )

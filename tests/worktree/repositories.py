@@ -1,9 +1,10 @@
-"""A repository to work in, a view of it, and commands that run inside, in a real sandbox."""
+"""A repository to work in, and commands that run in it, in a real sandbox."""
 
 from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -12,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from placet.sandbox.git.view import View, open_view
+from placet.sandbox.command import run_command
+from placet.sandbox.isolation import By, Facts
+from placet.sandbox.limits import Limits
+from placet.sandbox.sandbox import Sandbox
+from placet.sandbox.workspace import Workspace
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -74,57 +79,34 @@ def _pattern(init: tuple[str, ...]) -> Path:
 
 
 class Inside:
-    """A view of a workspace, and commands in it."""
+    """Commands in a workspace, in a real sandbox."""
 
-    def __init__(self, workspace: Path, view: View) -> None:
+    def __init__(self, workspace: Path, by: By = "bubblewrap", *, hidden: Path | None = None) -> None:
         self.workspace = workspace
-        self.view = view
-        self.said: list[str] = []
+        self._by = by
+        self._hidden = None if hidden is None else str(hidden)
+        self.note = ""
+        """What is said of the newest command besides its output."""
 
-    @classmethod
-    async def open(cls, workspace: Path, home: Path) -> Inside:
-        view = await open_view(str(workspace), str(home))
-        assert view is not None
-        return cls(workspace, view)
+    async def sh(self, script: str, *, fails: bool | None = False) -> str:
+        """Run a script; what it writes. With `fails` None it may end as it likes."""
+        workspace = Workspace(self.workspace)
+        try:
+            finished = await run_command(
+                ["/bin/sh", "-c", script],
+                folder=workspace.fd,
+                environment=ENVIRONMENT,
+                limits=Limits(time_s=60),
+                sandbox=Sandbox(workspace, self._by, Facts(), keep_out=self._hidden),
+            )
+        finally:
+            workspace.close()
+        assert fails is None or (finished.exit_code != 0) == fails, (script, finished)
+        self.note = finished.note
+        return (finished.stdout + finished.stderr).decode(errors="replace")
 
-    async def run(self, *argv: str, fails: bool = False, folder: Path | None = None) -> str:
-        """Run a command as the runtime would: refresh, run, bring over."""
-        await self.view.refresh()
-        said = self.only_run(*argv, fails=fails, folder=folder)
-        self.said = await self.view.bring_over()
-        return said
-
-    async def sh(self, script: str, *, fails: bool = False) -> str:
-        return await self.run("sh", "-ec", script, fails=fails)
-
-    def only_run(self, *argv: str, fails: bool = False, folder: Path | None = None) -> str:
-        place = str(self.workspace)
-        binds = [(place, place, True), *self.view.binds]
-        wrap = ["bwrap", "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev"]
-        wrap += ["--proc", "/proc", "--die-with-parent"]
-        for source, destination, writable in binds:
-            wrap += ["--bind" if writable else "--ro-bind", source, destination]
-        done = subprocess.run(
-            [*wrap, "--chdir", str(folder or place), "--", *argv],
-            env={**ENVIRONMENT, **self.view.environment},
-            capture_output=True,
-            check=False,
-        )
-        assert (done.returncode != 0) == fails, (argv, done.stdout, done.stderr)
-        return (done.stdout + done.stderr).decode(errors="replace")
-
-    async def git(self, *argv: str, fails: bool = False) -> str:
-        return await self.run("git", *argv, fails=fails)
-
-    async def bring_over(self) -> str:
-        """What is said after something was written into the view without git."""
-        self.said = await self.view.bring_over()
-        return " ".join(self.said)
-
-    @property
-    def folder(self) -> Path:
-        """The view's folder, as a command inside can write it."""
-        return Path(self.view.path)
+    async def git(self, *argv: str, fails: bool | None = False) -> str:
+        return await self.sh(shlex.join(["git", *argv]), fails=fails)
 
 
 def everything(folder: Path, leave_out: tuple[str, ...] = ()) -> dict[str, tuple[int, bytes]]:

@@ -19,13 +19,13 @@ from typing import Literal
 
 import msgspec
 
-from placet.coder.repository import NOBODY, Repository, Settings
-from placet.coder.scratch import Scratch
 from placet.errors import ToolError, UsageError
-from placet.sandbox.git.trusted import git
 from placet.sandbox.lookalikes import GIT, is_read_as
 from placet.sandbox.snapshot.git_store import quoted
 from placet.truncation import truncate_repr
+from placet.worktree.git import git
+from placet.worktree.repository import NOBODY, Repository, Settings
+from placet.worktree.scratch import Scratch
 
 MOST_DIFF = 1_000_000
 """Bytes of a diff that are given."""
@@ -66,7 +66,7 @@ class ObjectsGone(UsageError):
     """The person's repository has lost what was begun from."""
 
 
-class Trees:
+class ObjectStore:
     """The private repository, in the folder `path`."""
 
     def __init__(self, path: Path, repository: Repository, scratch: Scratch) -> None:
@@ -222,7 +222,9 @@ class Trees:
             await self.run([*how, f"-U{context}", f"--output={written}", checked(old), checked(new)])
             return _shortened(written)
 
-    async def commit(self, tree: str, parent: str, message: str, *, when: int, author: str) -> str:
+    async def commit(
+        self, tree: str, parent: str, message: str, *, when: int, author: str, zone: str = "+0000"
+    ) -> str:
         """A commit of a tree. The same arguments give the same commit.
 
         Raises:
@@ -233,10 +235,11 @@ class Trees:
             raise UsageError(
                 f"The author {truncate_repr(author, 80)} cannot be named so in a commit. Write: Name <mail>."
             )
+        date = f"@{when} {zone}"
         who = {
             f"GIT_{role}_{part}": value
             for role in ("AUTHOR", "COMMITTER")
-            for part, value in (("NAME", named["name"]), ("EMAIL", named["mail"]), ("DATE", f"@{when} +0000"))
+            for part, value in (("NAME", named["name"]), ("EMAIL", named["mail"]), ("DATE", date))
         }
         text = message.replace("\0", "").strip() + "\n"
         said = await self.run(

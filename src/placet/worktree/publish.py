@@ -12,15 +12,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from placet.coder.repository import NOBODY, Repository
-from placet.coder.trees import Trees, checked
 from placet.errors import ToolError, UsageError
-from placet.sandbox.git.quarantine import UNPACK_LIMIT
-from placet.sandbox.git.trusted import git
 from placet.truncation import truncate_repr
+from placet.worktree.git import git
+from placet.worktree.objects import ObjectStore, checked
+from placet.worktree.repository import NOBODY, Repository
+
+UNPACK_LIMIT = 200
+"""Objects that come as files; more come as one pack."""
 
 
-async def publish(trees: Trees, commit: str, branch: str, note: Path) -> None:
+async def publish(trees: ObjectStore, commit: str, branch: str, note: Path) -> None:
     """Put a commit into the person's repository, on a new branch. `note` is a file of ours.
 
     Raises:
@@ -31,7 +33,7 @@ async def publish(trees: Trees, commit: str, branch: str, note: Path) -> None:
     if await check_free(trees.repository, branch, commit):
         _drop(note)
         return
-    await _send(trees, commit)
+    await send(trees, commit)
     _see_that_it_is_free(trees, name, note)
     _write(note, name)
     who = NOBODY.removesuffix(">").split(" <")
@@ -75,7 +77,7 @@ async def check_free(repository: Repository, branch: str, commit: str = "") -> b
     return False
 
 
-async def _checked_name(trees: Trees, branch: str) -> str:
+async def _checked_name(trees: ObjectStore, branch: str) -> str:
     name = f"refs/heads/{branch}"
     try:
         if branch.startswith("-") or "\0" in branch:
@@ -96,7 +98,7 @@ async def _branches(repository: Repository, branch: str) -> dict[str, str]:
     return {name: value for value, _, name in lines}
 
 
-async def _send(trees: Trees, commit: str) -> None:
+async def send(trees: ObjectStore, commit: str) -> None:
     """Put what the commit needs, and the person's repository has not, into it."""
     asked = f"{checked(commit)}\n^{checked(trees.repository.head)}\n".encode()
     listed = await trees.run(["rev-list", "--objects", "--no-object-names", "--stdin"], stdin=asked)
@@ -119,7 +121,7 @@ def _drop(note: Path) -> None:
     note.unlink(missing_ok=True)
 
 
-def _see_that_it_is_free(trees: Trees, name: str, note: Path) -> None:
+def _see_that_it_is_free(trees: ObjectStore, name: str, note: Path) -> None:
     """Remove the lock of a branch that a killed process of ours has left: the note says that it was at work.
 
     Raises:

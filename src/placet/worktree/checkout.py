@@ -17,34 +17,42 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from placet.coder.repository import Repository
-from placet.coder.scratch import remove_tree
-from placet.coder.trees import SUBMODULE, Trees, checked, inside
 from placet.errors import ToolError, UsageError
 from placet.safe_text import clean
 from placet.sandbox.lookalikes import GIT, is_read_as
+from placet.worktree.objects import SUBMODULE, ObjectStore, checked, inside
+from placet.worktree.repository import Repository
+from placet.worktree.scratch import remove_tree
 
 _SHOWN = 5
 _LATER_NS = 3600 * 10**9
 
 
 async def take_in(
-    trees: Trees, work_tree: Path, index: Path, *, ours: bool = True, filters: Collection[str] = ()
+    trees: ObjectStore,
+    work_tree: Path,
+    index: Path,
+    *,
+    ours: bool = True,
+    filters: Collection[str] = (),
+    only: Callable[[bytes], bool] | None = None,
 ) -> str:
     """The tree of the files in a folder. `index` says which were there before, and remembers them.
 
     With `ours` a file that may not be read is made readable. `filters` are those that git would run for
-    whoever works in the folder.
+    whoever works in the folder. With `only`, paths that it refuses stay as the index has them.
 
     Raises:
         UsageError: a changed file goes through one of them. In a commit it would be another than here.
         ToolError: a file cannot be read.
     """
     seen, gone = await _differing(trees, work_tree, index)
+    if only is not None:
+        seen, gone = list(filter(only, seen)), list(filter(only, gone))
     same, other = await _filtered(trees, work_tree, index, seen, filters)
     if other:
         raise UsageError(
@@ -59,7 +67,7 @@ async def take_in(
 
 
 async def uncommitted(
-    trees: Trees, work_tree: Path, index: Path, commit: str, filters: Collection[str]
+    trees: ObjectStore, work_tree: Path, index: Path, commit: str, filters: Collection[str]
 ) -> list[str]:
     """The paths in a folder that differ from a commit. Nothing is kept of them."""
     # Of files that seem changed, git forgets at the next step what it remembered of them.
@@ -76,7 +84,7 @@ async def uncommitted(
 
 
 async def _filtered(
-    trees: Trees, work_tree: Path, index: Path, paths: Iterable[bytes], filters: Collection[str]
+    trees: ObjectStore, work_tree: Path, index: Path, paths: Iterable[bytes], filters: Collection[str]
 ) -> tuple[set[bytes], set[bytes]]:
     """The paths that go through one of the filters: those that seem changed only because it is not run, and
     those that were changed.
@@ -103,13 +111,13 @@ async def _filtered(
     return named - other, other
 
 
-async def write_out(trees: Trees, tree: str, folder: Path, index: Path) -> None:
+async def write_out(trees: ObjectStore, tree: str, folder: Path, index: Path) -> None:
     """Fill an empty folder with the files of a tree. `index` is a new file, which remembers them."""
     await trees.run(["read-tree", checked(tree)], index=index)
     await trees.run(["checkout-index", "-a", "-f", "-u", "-q"], index=index, work_tree=folder)
 
 
-async def put_back(trees: Trees, work_tree: Path, base: str, paths: Collection[str]) -> None:
+async def put_back(trees: ObjectStore, work_tree: Path, base: str, paths: Collection[str]) -> None:
     """Make some files as they are in a tree: also those that are not there."""
     kept = await trees.entries(base)
     wanted = [os.fsencode(inside(path)) for path in paths]
@@ -150,7 +158,7 @@ def copy_index(repository: Repository, index: Path, beside: Path) -> bool:
     return True
 
 
-async def _differing(trees: Trees, work_tree: Path, index: Path) -> tuple[list[bytes], list[bytes]]:
+async def _differing(trees: ObjectStore, work_tree: Path, index: Path) -> tuple[list[bytes], list[bytes]]:
     """Files that may be other than the index has them, and paths of it that are no files any more."""
     # So git does not look whether a submodule is dirty: for that it would run itself in there.
     argv = ["diff-files", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty"]
@@ -169,7 +177,7 @@ async def _differing(trees: Trees, work_tree: Path, index: Path) -> tuple[list[b
 
 
 async def _update(
-    trees: Trees, work_tree: Path, index: Path, seen: Iterable[bytes], gone: Iterable[bytes]
+    trees: ObjectStore, work_tree: Path, index: Path, seen: Iterable[bytes], gone: Iterable[bytes]
 ) -> None:
     for how, paths in ((["--force-remove"], gone), (["--add", "--replace"], seen)):
         if stdin := _joined(paths):
@@ -177,7 +185,7 @@ async def _update(
             await trees.run(argv, stdin=stdin, index=index, work_tree=work_tree)
 
 
-async def _untracked(trees: Trees, work_tree: Path, index: Path) -> list[bytes]:
+async def _untracked(trees: ObjectStore, work_tree: Path, index: Path) -> list[bytes]:
     """Files that the index does not have and nobody ignores."""
     listed = await trees.run(
         ["ls-files", "-z", "--others", "--exclude-standard"], index=index, work_tree=work_tree

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from placet.coder.trees import MOST_DIFF
-from placet.coder.workshop import Changed, Workshop, find_repository
 from placet.errors import UsageError
+from placet.worktree.objects import MOST_DIFF
+from placet.worktree.worktree import Changed, Worktree, find_repository
 from tests.coder.repositories import FILES, files, fingerprint, make_repository, objects, outside, write
-from tests.sandbox.git.repositories import Inside, needs_bubblewrap
+from tests.worktree.repositories import Inside, needs_bubblewrap
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def work(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "work")
 
 
-async def opened(top: Path, home: Path | None = None) -> Workshop:
-    workshop = Workshop(home or top.parent / "home", await find_repository(top))
+async def opened(top: Path, home: Path | None = None) -> Worktree:
+    workshop = Worktree(home or top.parent / "home", await find_repository(top))
     await workshop.open()
     return workshop
 
@@ -171,19 +171,19 @@ async def test_git_in_an_attempt_shows_the_history_and_is_clean(work: Path) -> N
 
 
 @needs_bubblewrap
-async def test_git_in_an_attempt_works_in_the_sandbox(work: Path, tmp_path: Path) -> None:
+async def test_git_in_an_attempt_reads_in_the_sandbox(work: Path) -> None:
     workshop = await opened(work)
     folder = await workshop.check_out(1, await workshop.begin(False))
     write(folder, {"app.py": "new\n"})
 
-    inside = await Inside.open(folder, tmp_path / "view")
-    try:
-        said = await inside.sh("git log --format=%s && git diff --stat && git commit -qam work")
-    finally:
-        inside.view.close()
+    inside = Inside(folder)
+    said = await inside.sh("git log --format=%s && git diff --stat && git status --short")
+    await inside.sh("git commit -qam work", fails=True)
 
     assert said.startswith("first\n")
     assert "app.py" in said
+    assert "read-only" in inside.note
+    assert outside(folder, "log", "-1", "--format=%s").strip() == "first"
 
 
 async def test_what_an_attempt_does_to_its_git_folder_means_nothing(work: Path, tmp_path: Path) -> None:
@@ -520,7 +520,7 @@ async def test_objects_that_are_gone_are_told(work: Path) -> None:
     with pytest.raises(UsageError, match="no longer has all objects"):
         await workshop.check_out(1, base)
     with pytest.raises(UsageError, match="no longer has all objects"):
-        await Workshop(workshop.home, workshop.repository).begin(False)
+        await Worktree(workshop.home, workshop.repository).begin(False)
     with pytest.raises(UsageError, match="is no name of"):
         await workshop.check_out(1, "--help")
 
@@ -530,8 +530,7 @@ async def test_objects_that_are_gone_are_told(work: Path) -> None:
 _SCRIPT = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from placet.coder import publishing, trees, workshop
-from placet.sandbox.git import trusted
+from placet.worktree import git as trusted, objects, publish, worktree
 
 top, place = Path(sys.argv[1]), Path(sys.argv[2])
 real, rename = trusted.git, os.rename
@@ -555,7 +554,7 @@ def renamed(*args, **more):
     rename(*args, **more)
 
 async def work(home, branch):
-    shop = workshop.Workshop(home, await workshop.find_repository(top))
+    shop = worktree.Worktree(home, await worktree.find_repository(top))
     await shop.open()
     base = await shop.begin(True)
     folder = await shop.check_out(1, base)
@@ -565,7 +564,7 @@ async def work(home, branch):
     await shop.publish(commit, branch)
     return commit
 
-publishing.git = trees.git = watched
+publish.git = objects.git = watched
 os.rename = renamed
 turns = [("rename", 1), ("checkout-index", 1), ("rename", 2), ("unpack-objects", 1), ("update-ref", 1)]
 for number, (name, count) in enumerate(turns):

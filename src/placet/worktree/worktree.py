@@ -21,27 +21,27 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from placet.coder.files import copy_index, put_back, take_in, uncommitted, write_out
-from placet.coder.publishing import publish
-from placet.coder.repository import NOBODY, Repository, Settings, author_of, settings_of
-from placet.coder.repository import find_repository as find_repository
-from placet.coder.scratch import Scratch, remove_tree
-from placet.coder.trees import Changed as Changed
-from placet.coder.trees import Trees, alternates_text, checked, config_text, write_git_folder
 from placet.errors import ToolError
+from placet.worktree.checkout import copy_index, put_back, take_in, uncommitted, write_out
+from placet.worktree.objects import Changed as Changed
+from placet.worktree.objects import ObjectStore, alternates_text, checked, config_text, write_git_folder
+from placet.worktree.publish import publish
+from placet.worktree.repository import NOBODY, Repository, Settings, author_of, settings_of
+from placet.worktree.repository import find_repository as find_repository
+from placet.worktree.scratch import Scratch, remove_tree
 
 WORK_BRANCH = "placet/work"
 _STARTED = "The state that this session began from"
 
 
-class Workshop:
+class Worktree:
     """The folder of one session. `await open()` comes first."""
 
     def __init__(self, home: Path, repository: Repository) -> None:
         self.home = home
         self.repository = repository
         self._scratch = Scratch(home / "exports")
-        self._trees = Trees(home / "repository", repository, self._scratch)
+        self._trees = ObjectStore(home / "repository", repository, self._scratch)
         self._settings: Settings | None = None
         self._start: tuple[str, int] | None = None
         """The tree and the time of the commit that the person is on."""

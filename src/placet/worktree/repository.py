@@ -1,7 +1,7 @@
-"""The person's repository: where it is, what it stands on, and what of its settings counts for us.
+"""The person's repository: where it is, which commit is checked out, and which of its settings count.
 
 Keep true:
-1. Nothing here writes. The one place that ever does is `publishing`.
+1. Nothing here writes. Only `publish` and `commit` do.
 2. Of the settings only data is taken: how lines end, what a mode means, what is ignored, who commits. A value
    that is none of those expected is left out.
 """
@@ -15,14 +15,14 @@ from pathlib import Path
 import msgspec
 
 from placet.errors import ToolError, UsageError
-from placet.sandbox.git import repository as checkouts
-from placet.sandbox.git.folder import Damaged, Folder
-from placet.sandbox.git.trusted import git, program
+from placet.sandbox.git_folder import is_git_folder, leads_back, look_up, objects_of, read, read_line
+from placet.worktree.git import git, program
 
 NOBODY = "Placet <placet@localhost>"
 """Who commits where git knows nobody."""
 
 _MOST_IGNORED = 1 << 20
+_MOST_CONFIG = 16 << 20
 _TRUTHS = ("true", "false")
 _DATA: Mapping[str, tuple[str, ...]] = {
     "core.autocrlf": (*_TRUTHS, "input"),
@@ -39,6 +39,39 @@ _LOOKED_UP = (
 )
 
 
+_UNFIT = {
+    "extensions.refstorage": "keeps its refs in another way than as files",
+    "extensions.partialclone": "is a partial clone, whose objects are fetched when they are needed",
+    "core.sparsecheckout": "has a sparse checkout (`git sparse-checkout disable` ends it)",
+}
+"""Settings of repositories that are not worked on, with the reason."""
+
+
+class Checkout(msgspec.Struct, frozen=True, kw_only=True):
+    """A work tree, with the git folder that belongs to it. All paths are absolute and free of links."""
+
+    top: str
+    """The work tree."""
+    common: str
+    """The git folder that all checkouts share."""
+    git_dir: str
+    """Where HEAD and the index of this checkout are: `common`, or `common/worktrees/NAME`."""
+    settings: Mapping[str, str]
+    """The config of the repository by its keys, with the last value of each."""
+    objects: str
+    """The folder of the objects."""
+    borrowed: tuple[str, ...] = ()
+    """Folders of objects that it borrows from."""
+
+    @property
+    def is_linked(self) -> bool:
+        return self.git_dir != self.common
+
+    @property
+    def is_sha256(self) -> bool:
+        return self.settings.get("extensions.objectformat", "sha1") == "sha256"
+
+
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
     """A checkout of the person's, and the commit that it stands on."""
 
@@ -52,7 +85,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
     """The commit. Whoever resumes a session puts the one in here that it began from."""
     branch: str | None
     """Without `refs/heads/`; None when HEAD is on no branch."""
-    found: checkouts.Repository
+    found: Checkout
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +98,62 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Names of filters that git would run for this person."""
 
 
+async def find_checkout(folder: str) -> Checkout | None:
+    """Find the checkout that a folder belongs to; None if there is none that can be relied on.
+
+    Raises:
+        ToolError: there is one, of a kind that is not worked on. It says which.
+    """
+    found = look_up(folder)
+    if found is None:
+        return None
+    settings = parse_settings(await _list(found.common, "config"))
+    if settings.get("extensions.worktreeconfig", "false") == "true":
+        settings |= parse_settings(await _list(found.git_dir, "config.worktree"))
+    is_main = found.git_dir == found.common
+    if is_main and not leads_back(found.top, found.git_dir, settings.get("core.worktree")):
+        return None
+    if is_main and settings.get("core.bare") == "true":
+        return None
+    reasons = [why for key, why in _UNFIT.items() if settings.get(key, "false") not in ("false", "files")]
+    if any(key.endswith(".promisor") for key in settings):
+        reasons.append(_UNFIT["extensions.partialclone"])
+    if reasons:
+        raise ToolError(f"The repository of {found.top} {reasons[0]}.", retry=False)
+    objects, borrowed = objects_of(found.common)
+    return Checkout(
+        top=found.top,
+        common=found.common,
+        git_dir=found.git_dir,
+        settings=settings,
+        objects=objects,
+        borrowed=borrowed,
+    )
+
+
+async def _list(folder: str, name: str) -> bytes:
+    """A config as git lists it, without what it includes."""
+    if read(folder, name, _MOST_CONFIG) is None:
+        return b""
+    path = os.path.join(folder, name)
+    return await git(["config", "--file", path, "--no-includes", "--null", "--list"], git_dir=folder)
+
+
+def parse_settings(listed: bytes) -> dict[str, str]:
+    """Read what `git config --null` lists.
+
+    >>> parse_settings(b"core.bare\\nfalse\\0core.bare\\ntrue\\0")
+    {'core.bare': 'true'}
+    """
+    found: dict[str, str] = {}
+    for line in os.fsdecode(listed).split("\0"):
+        key, has_value, value = line.partition("\n")
+        if key:
+            # A key without a value means that it is so.
+            found[key] = value if has_value else "true"
+    return found
+
+
 async def find_repository(folder: Path) -> Repository:
     """The repository that a folder belongs to; it may lie below the top.
 
@@ -73,11 +162,9 @@ async def find_repository(folder: Path) -> Repository:
     """
     try:
         program()
-        found = await checkouts.find(str(folder))
+        found = await find_checkout(str(folder))
     except ToolError as error:
-        words = str(error).partition(" Git is not offered inside")[0].partition(" Install it,")[0]
-        install = " Install git." if "git was not found" in words else ""
-        raise UsageError(f"No work can be done on {folder}: {words.rstrip('.')}.{install}") from error
+        raise UsageError(f"No work can be done on {folder}: {error}") from error
     if found is None:
         raise UsageError(_why_none(folder))
     try:
@@ -87,7 +174,7 @@ async def find_repository(folder: Path) -> Repository:
             f"The repository {found.top} has no commit yet, or its HEAD leads to none. Make a commit first: "
             "the work begins from it."
         ) from error
-    on = checkouts.read_line(found.git_dir, "HEAD") or ""
+    on = read_line(found.git_dir, "HEAD") or ""
     branch = on.removeprefix("ref: refs/heads/")
     return Repository(
         top=Path(found.top),
@@ -101,7 +188,7 @@ async def find_repository(folder: Path) -> Repository:
 
 def gone_repository(top: Path, head: str) -> Repository:
     """What stands for a repository that is not where it was, for whoever only ends what was begun there."""
-    found = checkouts.Repository(top=str(top), common="", git_dir="", settings={}, objects="")
+    found = Checkout(top=str(top), common="", git_dir="", settings={}, objects="")
     return Repository(top=top, git_dir="", common="", head=head, branch=None, found=found)
 
 
@@ -125,8 +212,8 @@ def _why_none(folder: Path) -> str:
         return f"There is no folder {folder}. Name one that is in a git repository."
     real = os.path.realpath(folder)
     pointer = os.path.join(real, ".git")
-    is_inner = checkouts.is_git_folder(pointer) and not os.path.islink(pointer)
-    if is_inner or checkouts.is_git_folder(real):
+    is_inner = is_git_folder(pointer) and not os.path.islink(pointer)
+    if is_inner or is_git_folder(real):
         return f"{folder} is a bare repository, without files to work on. Clone it, and work in the clone."
     if os.path.lexists(pointer):
         return f"The .git of {folder} leads to no repository, or is a link. Look at it with `git status`."
@@ -165,9 +252,24 @@ async def settings_of(repository: Repository) -> Settings:
 
 async def author_of(repository: Repository) -> str:
     """Whoever commits here, as `Name <mail>`."""
-    named = await checkouts.identity(repository.found)
-    name, mail = named.get("GIT_AUTHOR_NAME"), named.get("GIT_AUTHOR_EMAIL")
+    name, mail = await identity(repository.found)
     return f"{name} <{mail}>" if name and mail else NOBODY
+
+
+async def identity(checkout: Checkout) -> tuple[str, str]:
+    """The name and the mail address of whoever commits here, as git would take them outside; empty if none
+    is set."""
+    try:
+        listed = await git(
+            ["config", "--null", "--get-regexp", r"^user\.(name|email)$"],
+            git_dir=checkout.git_dir,
+            with_persons_settings=True,
+        )
+    except ToolError:
+        # None of the keys is there.
+        return "", ""
+    said = parse_settings(listed)
+    return said.get("user.name", ""), said.get("user.email", "")
 
 
 def _ignore_file(named: str | None) -> str:
@@ -181,8 +283,4 @@ def _read(path: str) -> bytes:
     if not os.path.isabs(path):
         return b""
     path = os.path.realpath(path)
-    try:
-        with Folder(os.path.dirname(path)) as folder:
-            return folder.read(os.path.basename(path), _MOST_IGNORED) or b""
-    except (OSError, Damaged):
-        return b""
+    return read(os.path.dirname(path), os.path.basename(path), _MOST_IGNORED) or b""

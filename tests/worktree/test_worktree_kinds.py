@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from placet.coder.workshop import Workshop, find_repository
 from placet.errors import UsageError
+from placet.worktree.worktree import Worktree, find_repository
 from tests.coder.repositories import FILES, files, fingerprint, make_repository, objects, outside, write
 
 ODD = {"a b/ä 'ö\".py": "1\n", "new\nline.py": "2\n", "-dash.py": "3\n", ":(top)x.py": "4\n", "*.py": "5\n"}
@@ -74,7 +74,7 @@ async def test_the_whole_way(kind: str, tmp_path: Path) -> None:
     top = KINDS[kind](tmp_path)
     write(top, {"mine.txt": "mine\n"})
     before, held = fingerprint(top), objects(top)
-    workshop = Workshop(tmp_path / "home", await find_repository(top))
+    workshop = Worktree(tmp_path / "home", await find_repository(top))
     await workshop.open()
 
     begun = await workshop.begin(True)
@@ -107,7 +107,7 @@ async def test_the_whole_way(kind: str, tmp_path: Path) -> None:
 
 async def test_a_submodule_stays_as_it_is(tmp_path: Path) -> None:
     top = _submodule(tmp_path)
-    workshop = Workshop(tmp_path / "home", await find_repository(top))
+    workshop = Worktree(tmp_path / "home", await find_repository(top))
     await workshop.open()
     base = await workshop.begin(False)
     folder = await workshop.check_out(1, base)
@@ -149,7 +149,7 @@ async def test_a_filter_is_not_run_and_changed_files_of_one_are_refused(tmp_path
     outside(top, "add", "x.up")
     outside(top, "commit", "-qm", "filtered")
     canary.unlink()
-    workshop = Workshop(tmp_path / "home", await find_repository(top))
+    workshop = Worktree(tmp_path / "home", await find_repository(top))
     await workshop.open()
 
     listed = await workshop.changes()
@@ -170,7 +170,7 @@ async def test_a_filter_is_not_run_and_changed_files_of_one_are_refused(tmp_path
 
 async def test_a_repository_that_moved_away_is_told(tmp_path: Path) -> None:
     top = make_repository(tmp_path / "work")
-    workshop = Workshop(tmp_path / "home", await find_repository(top))
+    workshop = Worktree(tmp_path / "home", await find_repository(top))
     await workshop.open()
     base = await workshop.begin(False)
     top.rename(tmp_path / "elsewhere")

@@ -1,0 +1,205 @@
+"""Commit some paths of a work tree to the branch that is checked out, and take exactly that commit back.
+
+A commit is made from the files as they are, by our own git: no hook, filter, signature or monitor is run. It
+holds the given paths on top of HEAD, so what a person has staged elsewhere is neither in it nor lost.
+
+Keep true:
+1. The branch moves last, from the value that was looked at. Killed before, the paths are staged, no more.
+2. Of the index only the entries of the committed paths change.
+3. A commit that is not the tip any more is not taken back.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from placet.errors import ToolError
+from placet.safe_text import clean
+from placet.sandbox.git_folder import look_up
+from placet.worktree.checkout import copy_index, take_in
+from placet.worktree.git import git
+from placet.worktree.objects import Entries, ObjectStore
+from placet.worktree.publish import send
+from placet.worktree.repository import Repository, find_repository, identity, settings_of
+from placet.worktree.scratch import Scratch
+
+REFLOG = "placet git_commit"
+"""What the reflog says of a commit that was made here."""
+_UNDER_WAY = {
+    "MERGE_HEAD": "a merge",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase",
+}
+
+
+class Committed(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit that was made."""
+
+    commit: str
+    parent: str
+    branch: str | None
+    """Without `refs/heads/`; None when HEAD is on no branch."""
+    paths: Sequence[str]
+    """The files that it changes."""
+
+
+def is_repository(folder: str) -> bool:
+    """Whether a folder is the top of a checkout."""
+    found = look_up(folder)
+    return found is not None and found.top == os.path.realpath(folder)
+
+
+async def commit(folder: Path, paths: Collection[str], message: str) -> Committed:
+    """Commit files and folders, relative to the top of the repository `folder`, as they are now.
+
+    Raises:
+        UsageError: there is no repository with a commit, or a file goes through a filter of git.
+        ToolError: nothing is to be committed, a merge is going on, nobody is known to commit, or git fails.
+    """
+    async with _staged(folder, paths) as (store, tree, changed):
+        repository = store.repository
+        name, mail = await identity(repository.found)
+        if not (name and mail):
+            raise ToolError(
+                "git does not know who commits here. Somebody has to set it: git config user.name NAME, and "
+                "git config user.email ADDRESS.",
+                retry=False,
+            )
+        made = await store.commit(
+            tree,
+            repository.head,
+            message,
+            when=int(time.time()),
+            author=f"{name} <{mail}>",
+            zone=time.strftime("%z"),
+        )
+        await send(store, made)
+        await stage(repository, await store.entries(tree), changed)
+        subject = clean(message.strip().split("\n")[0], 100)
+        await _move_head(repository, made, repository.head, f"{REFLOG}: {subject}", who=(name, mail))
+        return Committed(
+            commit=made,
+            parent=repository.head,
+            branch=repository.branch,
+            paths=[os.fsdecode(path) for path in changed],
+        )
+
+
+async def diff(folder: Path, paths: Collection[str]) -> str:
+    """Show what a commit of the paths would change, as a unified diff.
+
+    Raises: as `commit`.
+    """
+    async with _staged(folder, paths) as (store, tree, _):
+        return await store.diff(await _tree_of(store, store.repository.head), tree)
+
+
+async def uncommit(repository: Repository, commit: str, parent: str, index: Entries) -> None:
+    """Move the branch back from a commit to its parent, if it still is the tip. Files are not touched.
+
+    `index` says what is to be staged of the paths that the commit changes; paths that are not in it go.
+
+    Raises:
+        ToolError: the branch has moved since, or git fails.
+    """
+    listed = await git(
+        ["diff-tree", "-r", "-z", "--name-only", "--no-renames", parent, commit],
+        git_dir=repository.git_dir,
+    )
+    changed = [path for path in listed.split(b"\0") if path]
+    name, mail = await identity(repository.found)
+    await _move_head(repository, parent, commit, f"{REFLOG}: taken back", who=(name, mail))
+    await stage(repository, index, changed)
+
+
+async def stage(repository: Repository, entries: Entries, paths: Collection[bytes]) -> None:
+    """Make the index have these paths as `entries` has them; paths that it has not are removed."""
+    zeros = b"0" * len(repository.head)
+    # What goes away goes first, or a file could stand in the way of a folder.
+    lines = [b"0 " + zeros + b"\t" + path for path in paths]
+    lines += [b" ".join(entries[path]) + b"\t" + path for path in paths if path in entries]
+    await git(
+        ["update-index", "-z", "--index-info"],
+        git_dir=repository.git_dir,
+        stdin=b"".join(line + b"\0" for line in lines),
+    )
+
+
+async def _move_head(
+    repository: Repository, new: str, old: str, reason: str, *, who: tuple[str, str]
+) -> None:
+    named: Mapping[str, str] = {"GIT_COMMITTER_NAME": who[0], "GIT_COMMITTER_EMAIL": who[1]}
+    await git(
+        ["update-ref", "-m", reason, "HEAD", new, old],
+        git_dir=repository.git_dir,
+        environment=named if all(who) else {},
+    )
+
+
+@asynccontextmanager
+async def _staged(
+    folder: Path, paths: Collection[str]
+) -> AsyncIterator[tuple[ObjectStore, str, list[bytes]]]:
+    """A store with the tree of HEAD in which the paths are as in the files, and the paths that differ."""
+    repository = await find_repository(folder)
+    if not is_repository(str(folder)):
+        raise ToolError(f"{folder} is not the top of its repository, {repository.top}.", retry=False)
+    if what := _under_way(repository.git_dir):
+        raise ToolError(f"{what} is going on in the repository. Somebody has to end it first.", retry=False)
+    wanted = [_inside(path) for path in paths]
+    with tempfile.TemporaryDirectory(prefix="placet-commit-", ignore_cleanup_errors=True) as aside:
+        settings = await settings_of(repository)
+        store = ObjectStore(Path(aside, "repository"), repository, Scratch(Path(aside, "scratch")))
+        await store.open(settings)
+        index = Path(aside, "index")
+        if not copy_index(repository, index, store.path):
+            await store.run(["read-tree", repository.head], index=index)
+
+        def is_wanted(path: bytes) -> bool:
+            return any(not each or path == each or path.startswith(each + b"/") for each in wanted)
+
+        base = await _tree_of(store, repository.head)
+        files = await take_in(
+            store, repository.top, index, ours=False, filters=settings.filters, only=is_wanted
+        )
+        changed = [
+            os.fsencode(each.path)
+            for each in await store.changed(base, files)
+            if is_wanted(os.fsencode(each.path))
+        ]
+        if not changed:
+            raise ToolError(
+                "Nothing to commit: these paths are as in the last commit, or git ignores them. Look with "
+                "`git status`.",
+                retry=False,
+            )
+        tree = await store.with_base(base, files, [os.fsdecode(path) for path in changed])
+        yield store, tree, changed
+
+
+def _under_way(git_dir: str) -> str:
+    return next((what for name, what in _UNDER_WAY.items() if os.path.lexists(f"{git_dir}/{name}")), "")
+
+
+def _inside(path: str) -> bytes:
+    """A path as git has it, relative to the top; empty for the top itself."""
+    name = os.path.normpath(path)
+    if os.path.isabs(name) or name == ".." or name.startswith("../") or "\0" in name:
+        raise ToolError(
+            f"{clean(path, 200)!r} is no path in the repository. Name it relative to its top.", retry=False
+        )
+    return b"" if name == "." else os.fsencode(name)
+
+
+async def _tree_of(store: ObjectStore, commit: str) -> str:
+    said = await store.run(["rev-parse", "--verify", "--quiet", f"{commit}^{{tree}}"])
+    return said.decode().strip()
