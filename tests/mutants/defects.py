@@ -1835,7 +1835,35 @@ DEFECTS: tuple[Defect, ...] = (
         'SourcedText(context.text, "person", ',
         ("tests/memory/test_turns.py",),
     ),
+    Defect(
+        "memory: a line of a context is stored again",
+        "memory/memory.py",
+        "repeats(body, each.text)",
+        "repeats(body, each.body)",
+        ("tests/memory/test_tools.py",),
+    ),
+    Defect(
+        "memory: the past is not found by its meaning",
+        "memory/memory.py",
+        "self._index(where.tenant, where.is_past)",
+        "self._index(where.tenant, False)",
+        ("tests/memory/test_memory.py",),
+    ),
     # What an answer rests on
+    Defect(
+        "a symbol of the workspace needs no look",
+        "turns/task_route.py",
+        "    if (named or names.symbols) and not needs:",
+        "    if named and not needs:",
+        ("tests/turns/test_symbols.py",),
+    ),
+    Defect(
+        "names that were not read are believed",
+        "turns/unread.py",
+        "    found += [name for name in _names(answer) if _plain(name) not in plain]\n",
+        "",
+        ("tests/turns/test_guided.py",),
+    ),
     Defect(
         "arithmetic counts as having looked",
         "turns/basis.py",
