@@ -497,8 +497,6 @@ PAGES = (
             "placet.inference.wrappers.wrapped.Wrapped",
             "placet.inference.Limited",
             "placet.inference.Retrying",
-            "placet.inference.Budgeted",
-            "placet.inference.wrappers.budget.Spent",
             "placet.inference.Recording",
             "placet.inference.Replaying",
             "placet.inference.providers.Provider",
@@ -553,7 +551,6 @@ IMPLEMENTS = {
     "placet.inference.Scripted": ("placet.inference.model.StreamingModel",),
     "placet.inference.Limited": ("placet.inference.model.StreamingModel",),
     "placet.inference.Retrying": ("placet.inference.model.StreamingModel",),
-    "placet.inference.Budgeted": ("placet.inference.model.StreamingModel",),
     "placet.inference.Recording": ("placet.inference.model.StreamingModel",),
     "placet.inference.Replaying": ("placet.inference.model.StreamingModel",),
 }

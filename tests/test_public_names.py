@@ -120,7 +120,6 @@ TOOLS = [
 
 INFERENCE = [
     "Assistant",
-    "Budgeted",
     "Embedder",
     "Image",
     "Intent",

@@ -17,8 +17,9 @@ import sys
 from placet import PlacetError, Runtime, tool
 from placet.inference import (
     Assistant,
-    Budgeted,
+    Limited,
     Message,
+    Model,
     Request,
     Result,
     Scripted,
@@ -59,8 +60,9 @@ def forecast(city: str) -> dict[str, str | int]:
     return {"city": city, "sky": "rain", "degrees": 9}
 
 
-async def converse(model: Budgeted, runtime: Runtime, question: str) -> None:
-    """Ask, do what the model asks for, and go on until it has no more to ask for."""
+async def converse(model: Model, runtime: Runtime, question: str) -> list[Result]:
+    """Ask, do what the model asks for, and go on until it has no more to ask for. Returns the answers."""
+    answers: list[Result] = []
     messages: list[Message] = [
         System("Answer in one sentence. Use the tools; do not guess."),
         User(question),
@@ -74,14 +76,16 @@ async def converse(model: Budgeted, runtime: Runtime, question: str) -> None:
             max_tokens=500,
         )
         result = await model.generate(request)
+        answers.append(result)
         # A model's words are somebody else's: what steers a terminal is spelled out.
         print(f"  {clean(result.model)}: {clean(result.text, lines=True) or '(no words)'}")
         messages.append(Assistant(text=result.text, calls=result.calls, carried=result.carried))
         if not result.calls:
-            return
+            return answers
         for call in result.calls:
             messages.append(await called(runtime, call))
     print(f"  It asked for tools {MOST_TURNS} times; that is enough.")
+    return answers
 
 
 async def called(runtime: Runtime, call: ToolCall) -> ToolResult:
@@ -97,12 +101,13 @@ async def called(runtime: Runtime, call: ToolCall) -> ToolResult:
     return ToolResult(call_id=call.id, name=call.name, text=text, is_error=done.error is not None)
 
 
-def bill(model: Budgeted) -> str:
+def bill(answers: list[Result]) -> str:
     """What it took. What nobody has told is not known, and is not taken for nothing."""
-    spent = model.spent
-    tokens = "not told" if spent.unknown_calls else f"{spent.tokens:,}"
-    cost = "not known" if spent.unpriced_calls else f"${spent.cost:.6f}"
-    return f"calls: {spent.calls}, tokens: {tokens}, cost: {cost}"
+    usages = [each.usage for each in answers if each.usage is not None]
+    costs = [each.cost for each in answers if each.cost is not None]
+    tokens = "not told" if len(usages) < len(answers) else f"{sum(each.total for each in usages):,}"
+    cost = "not known" if len(costs) < len(answers) else f"${sum(costs):.6f}"
+    return f"calls: {len(answers)}, tokens: {tokens}, cost: {cost}"
 
 
 async def main() -> int:
@@ -113,10 +118,10 @@ async def main() -> int:
     options = parser.parse_args()
     try:
         opened = open_model(options.model, os.environ) if options.model else Scripted(SCRIPT)
-        model = Budgeted(opened, max_calls=MOST_TURNS)
+        model = Limited(opened, total_s=300)
         print(f"{options.question}\n")
-        await converse(model, Runtime(tools=[forecast]), options.question)
-        print(f"\n{bill(model)}")
+        answers = await converse(model, Runtime(tools=[forecast]), options.question)
+        print(f"\n{bill(answers)}")
         await model.close()
     except PlacetError as error:
         print(f"Error: {error}", file=sys.stderr)

@@ -101,7 +101,7 @@ async def test_a_call_in_the_text_is_a_call(mode: Mode) -> None:
 
 @MODES
 async def test_without_tools_the_request_goes_on_as_it_is(mode: Mode) -> None:
-    asked = Request(messages=ASKED, schema={"type": "object"}, max_tokens=5)
+    asked = Request(messages=ASKED, schema={"type": "object"}, max_tokens=5, stream=False)
     model = Scripted([CALL])
 
     result = await mode(model).generate(asked)

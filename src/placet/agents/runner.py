@@ -10,7 +10,7 @@ Keep true:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from placet.agents.prompt import NOT_ALLOWED, system_words
 from placet.agents.result import AgentResult, result_of, sum_up
 from placet.agents.spec import AgentSpec, check_spec
 from placet.errors import UsageError
-from placet.inference.model import Intent, Model, Piece, Request, Result, stream
+from placet.inference.model import Intent, Model, Piece, Request
 from placet.inference.named import ModelLike, make_ready, model_given
 from placet.inference.profile import ProfileLike, profile_given, profile_of
 from placet.inference.wrappers.wrapped import Wrapped
@@ -60,19 +60,10 @@ UNTOLD = Posture.named("read_only")
 class _Steady(Wrapped):
     """A model that answers the same to the same, as far as it can: nobody asked an agent to be inventive."""
 
-    async def generate(self, request: Request) -> Result:
-        return await self.model.generate(_steady(request))
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        async with aclosing(stream(self.model, _steady(request))) as pieces:
-            async for piece in pieces:
-                yield piece
-
-
-def _steady(request: Request) -> Request:
-    if request.temperature is not None:
-        return request
-    return msgspec.structs.replace(request, temperature=0.0)
+    def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        if request.temperature is None:
+            request = msgspec.structs.replace(request, temperature=0.0)
+        return super().stream(request)
 
 
 class AgentRunner:

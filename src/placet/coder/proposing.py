@@ -28,7 +28,7 @@ from placet.coder.doubts import Line, changes, lines
 from placet.coder.leads import place
 from placet.errors import AnswerUnreadable, ContextTooLong, RequestRefused
 from placet.inference.messages import System, ToolCall, User
-from placet.inference.model import Piece, Request, Result
+from placet.inference.model import Piece, Request, Result, final_result
 from placet.inference.passage import Doubt, doubts_in, reads_passages
 from placet.inference.usage import Usage
 from placet.ir.json_value import JsonValue
@@ -164,17 +164,9 @@ class Took(NamedTuple):
         )
 
 
-class _AtOnce(OnBudget):
-    """A model whose answer is changed once it is whole: nobody wants to see half a line."""
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The whole answer at once."""
-        yield await self.generate(request)
-
-
-class Placing(_AtOnce):
+class Placing(OnBudget):
     """A model that is shown functions and writes one of them anew: it goes where that one is, whatever path
-    the model makes up."""
+    the model makes up. Its answer comes at once: nobody wants to see half a line."""
 
     def __init__(self, model: Model, run: OpenRun, temperature: float, functions: Sequence[Function]) -> None:
         super().__init__(model, run, temperature)
@@ -183,10 +175,10 @@ class Placing(_AtOnce):
             for name in {each.name, each.name.rpartition(".")[2]}:
                 self._paths.setdefault(name, []).append(each.path)
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer."""
-        result = await super().generate(request)
-        return msgspec.structs.replace(result, calls=tuple(self._placed(call) for call in result.calls))
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The whole answer at once."""
+        result = await final_result(super().stream(request))
+        yield msgspec.structs.replace(result, calls=tuple(self._placed(call) for call in result.calls))
 
     def _placed(self, call: ToolCall) -> ToolCall:
         found = set(self._paths.get(str(call.arguments.get("name", "")), ()))
@@ -195,8 +187,8 @@ class Placing(_AtOnce):
         return msgspec.structs.replace(call, arguments={**call.arguments, "path": found.pop()})
 
 
-class Proposing(_AtOnce):
-    """A model whose answer is one change to try: a call of replace_lines."""
+class Proposing(OnBudget):
+    """A model whose answer is one change to try, at once: a call of replace_lines."""
 
     def __init__(
         self,
@@ -229,7 +221,7 @@ class Proposing(_AtOnce):
         self.spare = Took()
         """What questions took whose turn gave no answer."""
 
-    async def generate(self, request: Request) -> Result:
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The next change.
 
         Raises:
@@ -249,8 +241,9 @@ class Proposing(_AtOnce):
         spent, self.spare = self.spare, Took()
         told: dict[str, Any] = {"usage": spent.usage, "cost": spent.cost, "model": self.name}
         if isinstance(change, str):
-            return Result(text=change, **told)
-        return Result(calls=[ToolCall(name=TOOL, arguments=_arguments(change))], stop="calls", **told)
+            yield Result(text=change, **told)
+        else:
+            yield Result(calls=[ToolCall(name=TOOL, arguments=_arguments(change))], stop="calls", **told)
 
     async def read(self, line: Line) -> list[Doubt]:
         """What the model doubts in a line; nothing where it cannot read that much.
@@ -285,7 +278,7 @@ class Proposing(_AtOnce):
     async def _answer(self, **asked: Any) -> Result:
         assert self._request is not None
         request = msgspec.structs.replace(self._request, tools=(), tool_choice="auto", **asked)
-        result = await super().generate(request)
+        result = await final_result(super().stream(request))
         self.spare = self.spare.with_answer(result.usage, result.cost)
         return result
 

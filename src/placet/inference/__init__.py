@@ -5,7 +5,7 @@
     usage        tokens and prices
     roles        several models behind the seam; choice: which answers where nobody names one
     opening      from a name to a model, with all that goes around it
-    wrappers     retry, time limit, budget, reasoning apart, recording and replay
+    wrappers     retry, time limit, reasoning apart, recording and replay
     tool_modes   tools for models that have none of their own
     wire         the three wire formats; http and sse carry them
     local        a model on this machine; embedding: vectors on this machine
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 _HOME = {
     "Assistant": "messages",
-    "Budgeted": "wrappers.budget",
     "Embedder": "model",
     "Image": "messages",
     "Intent": "model",
@@ -76,7 +75,6 @@ if TYPE_CHECKING:
     from placet.inference.roles import Models
     from placet.inference.scripted import Scripted
     from placet.inference.usage import Price, Usage
-    from placet.inference.wrappers.budget import Budgeted
     from placet.inference.wrappers.limits import Limited
     from placet.inference.wrappers.recording import Recording
     from placet.inference.wrappers.replaying import Replaying
@@ -84,7 +82,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Assistant",
-    "Budgeted",
     "Embedder",
     "Image",
     "Intent",

@@ -31,7 +31,7 @@ from placet.errors import (
 from placet.inference.connections import Connections
 from placet.inference.failures import failure, own_words
 from placet.inference.http_headers import retry_after, unpacker, wants_retry
-from placet.inference.model import Piece, Request, Result, Thought, Vectors, Words
+from placet.inference.model import Piece, Request, Result, StreamingModel, Thought, Vectors, Words
 from placet.inference.providers import Endpoint, is_loopback
 from placet.inference.sse import Event, EventDecoder, TooLong
 from placet.inference.tool_names import sent_names, with_own_names, with_sent_names
@@ -79,7 +79,7 @@ class EmbeddingFormat(Protocol):
     def vectors(self, body: JsonValue, wanted: int) -> Vectors: ...
 
 
-class HttpModel:
+class HttpModel(StreamingModel):
     """One model at one provider."""
 
     def __init__(
@@ -101,30 +101,20 @@ class HttpModel:
         self._dialect: Dialect = endpoint.provider.dialect
         self._connections = Connections(endpoint)
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer, in one piece."""
-        self._check_asked(request)
-        began = perf_counter()
-        names = sent_names(request)
-        async with self._answer(with_sent_names(request, names), stream=False) as response:
-            with self._reading():
-                result = await self._whole(response)
-        return self._told(result, names, began)
-
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes."""
         self._check_asked(request)
         began = perf_counter()
         names = sent_names(request)
-        async with self._answer(with_sent_names(request, names), stream=True) as response:
+        async with self._answer(with_sent_names(request, names)) as response:
             kind = response.headers.get("content-type", "")
-            if "json" in kind or "html" in kind:
+            if not request.stream or "json" in kind or "html" in kind:
                 # Some servers answer in one piece although they were asked for a stream.
                 with self._reading():
                     result = await self._whole(response)
-                if result.reasoning:
+                if request.stream and result.reasoning:
                     yield Thought(result.reasoning)
-                if result.text:
+                if request.stream and result.text:
                     yield Words(result.text)
             else:
                 reader, decoder, characters = self._wire.reader(), EventDecoder(), WholeCharacters()
@@ -225,12 +215,14 @@ class HttpModel:
         )
 
     @asynccontextmanager
-    async def _answer(self, request: Request, *, stream: bool) -> AsyncIterator[httpx2.Response]:
+    async def _answer(self, request: Request) -> AsyncIterator[httpx2.Response]:
         """An answer that is none of an error, its body still to be read."""
         while True:
             dialect = self._dialect
-            call = self._wire.call(request, self.endpoint.model, self.endpoint.key, dialect, stream=stream)
-            async with self._sent(call, stream=stream) as response:
+            call = self._wire.call(
+                request, self.endpoint.model, self.endpoint.key, dialect, stream=request.stream
+            )
+            async with self._sent(call, stream=request.stream) as response:
                 if response.status_code < 300:
                     yield response
                     return

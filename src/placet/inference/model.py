@@ -1,6 +1,7 @@
 """The one seam to models: a request goes in, a result comes out.
 
-Any object with `generate` is a model. One that can also hand out its words as they come has `stream`.
+Any object with `generate` is a model. One that can also hand out its words as they come has `stream`; ours
+inherit `StreamingModel` and implement only `stream`: `generate` is its last piece.
 
 Keep true:
 1. A request is never changed by whoever serves it.
@@ -17,7 +18,7 @@ from typing import Literal, Protocol, TypeAlias, TypeGuard, get_args, runtime_ch
 
 import msgspec
 
-from placet.errors import UsageError
+from placet.errors import AnswerUnreadable, UsageError
 from placet.inference.messages import Assistant, Carried, Message, ToolCall
 from placet.inference.passage import Passage
 from placet.inference.usage import Usage
@@ -104,6 +105,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     JSON for `doubts_in`."""
     cache: bool = True
     """Whether the beginning of the conversation will be sent again, so that caching it pays."""
+    stream: bool = True
+    """Whether somebody reads the parts of the answer. `generate` asks without: the provider then sends it in
+    one piece, which costs less."""
     model: str | None = None
     """Name of the model that must answer, `provider:name`."""
     intent: Intent | None = None
@@ -233,15 +237,7 @@ def check_model(given: object, taker: str) -> None:
 
 @runtime_checkable
 class StreamingModel(Protocol):
-    """Protocol of models that stream their answer."""
-
-    async def generate(self, request: Request) -> Result:
-        """Return the whole answer, as `Model.generate`.
-
-        Args:
-            request: The request.
-        """
-        ...
+    """Protocol of models that stream their answer. A class that inherits it implements only `stream`."""
 
     def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Yield parts of text and reasoning in order, then the whole result. Closing the generator ends the
@@ -249,8 +245,37 @@ class StreamingModel(Protocol):
 
         Args:
             request: The request.
+
+        Raises:
+            ModelError: there is no answer; says why and what to do.
         """
         ...
+
+    async def generate(self, request: Request) -> Result:
+        """Return the whole answer, the last piece of `stream`. Raises as `stream`.
+
+        Args:
+            request: The request.
+        """
+        if request.stream:
+            request = msgspec.structs.replace(request, stream=False)
+        return await final_result(self.stream(request))
+
+
+async def final_result(pieces: AsyncGenerator[Piece, None]) -> Result:
+    """Read a stream to its end.
+
+    Raises:
+        AnswerUnreadable: it ended without a result.
+    """
+    result: Result | None = None
+    async with aclosing(pieces):
+        async for piece in pieces:
+            if isinstance(piece, Result):
+                result = piece
+    if result is None:
+        raise AnswerUnreadable("the model's answer broke off before its end.")
+    return result
 
 
 class Vectors(list[list[float]]):
@@ -295,7 +320,7 @@ def makes_vectors(model: object) -> TypeGuard[Embedder]:
 
 async def stream(model: Model, request: Request) -> AsyncGenerator[Piece, None]:
     """Yield the answer of any model in parts, the last of which is the whole `Result`. A model that does not
-    stream gives one part.
+    stream gives its text in one part; of a request without `stream` there is only the result.
 
     Use it in `async with aclosing(...)`: closing the generator ends the request.
 
@@ -303,6 +328,9 @@ async def stream(model: Model, request: Request) -> AsyncGenerator[Piece, None]:
         model: The model.
         request: The request.
     """
+    if not request.stream:
+        yield await model.generate(request)
+        return
     if isinstance(model, StreamingModel):
         async with aclosing(model.stream(request)) as pieces:
             async for piece in pieces:

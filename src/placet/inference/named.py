@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from threading import Lock
 from typing import TypeAlias, cast
 
-from placet.inference.model import Model, Piece, Request, Result, check_model, makes_vectors, stream
+from placet.inference.model import Model, Piece, Request, StreamingModel, check_model, makes_vectors, stream
 from placet.inference.passage import reads_passages
 from placet.inference.profile import LARGE, SMALL, SMALL_MODEL, ModelProfile
 
@@ -50,7 +49,7 @@ def make_ready(model: Model) -> None:
         model.open()
 
 
-class NamedModel:
+class NamedModel(StreamingModel):
     """A model by its name. It is opened when it is first asked."""
 
     def __init__(self, name: str) -> None:
@@ -101,15 +100,9 @@ class NamedModel:
             return self._kind == "embed"
         return isinstance(wire_of(provider.format), EmbeddingFormat)
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer."""
-        return await self.open().generate(request)
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+    def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer in parts."""
-        async with aclosing(stream(self.open(), request)) as pieces:
-            async for piece in pieces:
-                yield piece
+        return stream(self.open(), request)
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Vectors.

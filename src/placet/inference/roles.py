@@ -24,6 +24,7 @@ from placet.inference.model import (
     Piece,
     Request,
     Result,
+    StreamingModel,
     makes_vectors,
     stream,
 )
@@ -48,7 +49,7 @@ class Picked(NamedTuple):
     """Why they were chosen."""
 
 
-class Models:
+class Models(StreamingModel):
     """Several models behind one, chosen by role. Each is opened when it is first asked.
 
     If a model ends in a `ModelError` that is not about the request, the next of the list is asked; other
@@ -159,21 +160,8 @@ class Models:
             self._fail(role, names, intent.requires)
         return Picked(able, role, because)
 
-    async def generate(self, request: Request) -> Result:
-        """The answer of the first that gives one."""
-        picked = self.pick(request)
-        refused: list[str] = []
-        for name in picked.names:
-            try:
-                result = await self._model(name).generate(_unnamed(request))
-            except ModelError as error:
-                self._passes_on(error, name, picked, refused)
-            else:
-                return _told(result, name, picked, refused)
-        raise AssertionError("the last one passes its error on")
-
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The same in pieces."""
+        """The answer of the first that gives one, in pieces."""
         picked = self.pick(request)
         refused: list[str] = []
         for name in picked.names:

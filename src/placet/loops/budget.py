@@ -9,15 +9,14 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from math import isfinite
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
 from placet.errors import BudgetSpent, UsageError
-from placet.inference.model import Model, Piece, Request, Result, stream
+from placet.inference.model import Model, Request
 from placet.inference.usage import Usage
 from placet.ir.to_dict import ToDict
 from placet.truncation import truncate_repr
@@ -258,30 +257,12 @@ class OnPurse(OnBudget):
         self.spent = Spend()
         """What this one has used."""
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer.
-
-        Raises:
-            BudgetSpent: nothing was asked: a limit is exceeded.
-        """
-        result = await self.model.generate(self._within(request))
-        self.count(result.usage, result.cost)
-        return result
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The answer as it comes. Raises as `generate`."""
-        async with aclosing(stream(self.model, self._within(request))) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, Result):
-                    self.count(piece.usage, piece.cost)
-                yield piece
-
     def count(self, usage: Usage | None, cost: float | None) -> None:
         """Take what an answer took from what the round may use."""
         self._purse.count(usage, cost)
         self.spent = self.spent.with_answer(usage, cost)
 
-    def _within(self, request: Request) -> Request:
+    def _asked(self, request: Request) -> Request:
         over = self._purse.exceeded()
         if over is not None:
             raise BudgetSpent(over.words)

@@ -8,14 +8,14 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placet.errors import ContextTooLong, ModelError, PlacetError
 from placet.inference.messages import System
-from placet.inference.model import Intent, Model, Request, Result, Thought, Words, stream
+from placet.inference.model import Intent, Model, Piece, Request, Result, Thought, Words, final_result, stream
 from placet.inference.tools import account
 from placet.inference.usage import Usage
 from placet.ir.result import Waiting
@@ -218,19 +218,17 @@ class Asking:
         if self._watch is None:
             return await self._model.generate(request)
         # Also where nobody watches any longer before it has come to its end.
-        result: Result | None = None
-        async with aclosing(stream(self._model, request)) as pieces:
+        return await final_result(self._shown_pieces(stream(self._model, request)))
+
+    async def _shown_pieces(self, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece, None]:
+        async with aclosing(pieces):
             async for piece in pieces:
                 match piece:
                     case Words():
                         self._tell_watch(Text(text=piece.text))
                     case Thought():
                         self._tell_watch(Thinking(text=piece.text))
-                    case Result():
-                        result = piece
-        if result is None:
-            raise ModelError("the model's answer broke off before its end.")
-        return result
+                yield piece
 
     def _take(self, result: Result) -> None:
         """Count what an answer took."""

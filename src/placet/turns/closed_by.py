@@ -6,10 +6,9 @@ Keep true: only a call that succeeded closes it, so a model that is refused is a
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 
 from placet.inference.messages import Assistant, ToolResult
-from placet.inference.model import Model, Piece, Request, Result, stream
+from placet.inference.model import Model, Piece, Request, Result
 from placet.inference.usage import Usage
 from placet.inference.wrappers.wrapped import Wrapped
 
@@ -24,27 +23,12 @@ class ClosedBy(Wrapped):
         self._words = words
         self._turns = turns
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer.
+    def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The answer as it comes."""
+        return self._closing() if self._is_closed(request) else super().stream(request)
 
-        Raises:
-            ModelError: as the model inside.
-        """
-        if self._is_closed(request):
-            return self._closing()
-        return await self.model.generate(request)
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The answer as it comes. Raises as `generate`."""
-        if self._is_closed(request):
-            yield self._closing()
-            return
-        async with aclosing(stream(self.model, request)) as pieces:
-            async for piece in pieces:
-                yield piece
-
-    def _closing(self) -> Result:
-        return Result(text=self._words(), usage=Usage(input=0, output=0), cost=0.0)
+    async def _closing(self) -> AsyncGenerator[Piece, None]:
+        yield Result(text=self._words(), usage=Usage(input=0, output=0), cost=0.0)
 
     def _is_closed(self, request: Request) -> bool:
         """Whether it was called last, and as often as wanted."""

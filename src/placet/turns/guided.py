@@ -118,12 +118,14 @@ class Guided(Wrapped):
         self._ranked: tuple[str, frozenset[str], dict[str, float]] = ("", frozenset(), {})
         """A task, the names of a person's own tools, and how well each fits the task."""
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer.
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The answer in one piece: it is checked before anybody reads it."""
+        result = await self._answer(request)
+        if result.text:
+            yield Words(result.text)
+        yield result
 
-        Raises:
-            ModelError: as the model inside.
-        """
+    async def _answer(self, request: Request) -> Result:
         if not request.tools or request.tool_choice == "none":
             return await self.model.generate(request)
         stand = self._stand(request)
@@ -151,13 +153,6 @@ class Guided(Wrapped):
     def _is_mapped(self, tools: Sequence[ToolSchema]) -> bool:
         """Whether compound tools stand for the built-in ones."""
         return len(tools) > FEW and self._profile.guides("compound") and self._profile.guides("routing")
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The answer in one piece: it is checked before anybody reads it."""
-        result = await self.generate(request)
-        if result.text:
-            yield Words(result.text)
-        yield result
 
     # Where the task stands
 

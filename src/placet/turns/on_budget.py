@@ -31,18 +31,12 @@ class OnBudget(Wrapped):
         self._untold: set[str] = set()
         """Limits that are used up because an answer did not say what it took."""
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer.
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The answer as it comes.
 
         Raises:
             BudgetSpent: nothing was asked: what the run may use is used up.
         """
-        result = await self.model.generate(self._asked(request))
-        self.count(result.usage, result.cost)
-        return result
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The answer as it comes. Raises as `generate`."""
         async with aclosing(stream(self.model, self._asked(request))) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Result):

@@ -101,16 +101,8 @@ class RunRecording(Recording):
         """Have another model answer from now on."""
         self.model = _Checked(model)
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer. Raises as any recording does."""
-        before = self._ask_next(request)
-        try:
-            return await super().generate(request)
-        finally:
-            self._asked(before)
-
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The answer as it comes. Raises as `generate`."""
+        """The answer as it comes. Raises as any recording does."""
         before = self._ask_next(request)
         try:
             async with aclosing(super().stream(request)) as pieces:
@@ -388,9 +380,6 @@ class RecordedLoop(TurnLoop):
 
 class _Checked(Wrapped):
     """A model whose answers can be written."""
-
-    async def generate(self, request: Request) -> Result:
-        return checked(await self.model.generate(request))
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         async with aclosing(stream(self.model, request)) as pieces:

@@ -6,12 +6,11 @@ Keep true: which word it says is its own; only that it says one is seen to.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 import msgspec
 
 from placet.inference.messages import Assistant, ToolResult
-from placet.inference.model import Model, Piece, Request, Result, stream
+from placet.inference.model import Model, Piece, Request
 from placet.inference.wrappers.wrapped import Wrapped
 
 
@@ -24,19 +23,9 @@ class Urged(Wrapped):
         self._tool = tool
         self._after = after
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer.
-
-        Raises:
-            ModelError: as the model inside.
-        """
-        return await self.model.generate(self._asked(request))
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The answer as it comes. Raises as `generate`."""
-        async with aclosing(stream(self.model, self._asked(request))) as pieces:
-            async for piece in pieces:
-                yield piece
+    def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The answer as it comes."""
+        return super().stream(self._asked(request))
 
     def _asked(self, request: Request) -> Request:
         has_called = any(

@@ -20,7 +20,7 @@ from placet.inference.local.reading import QWEN, ReadingModel
 from placet.inference.local.shared import Lease, Served, lease
 from placet.inference.local.weights import LOCAL, Weights, need, path_of
 from placet.inference.messages import Image, User
-from placet.inference.model import Model, Piece, Request, Result, stream
+from placet.inference.model import Model, Piece, Request, StreamingModel, stream
 from placet.inference.profile import SMALL
 from placet.inference.providers import Endpoint, Provider
 from placet.inference.usage import Price
@@ -44,7 +44,7 @@ class _Here(Endpoint, frozen=True, kw_only=True):
         return self.model
 
 
-class LocalModel:
+class LocalModel(StreamingModel):
     """The local model, on a server that all processes of this person share.
 
     Good for single tool calls, classification and short answers; not for long plans or whole programs.
@@ -66,18 +66,6 @@ class LocalModel:
     def reads_passages(self) -> bool:
         """Whether it is the model whose marks are known."""
         return self._served is None
-
-    async def generate(self, request: Request) -> Result:
-        """The whole answer."""
-        request = _answerable(request)
-        model, key = await self._ready()
-        try:
-            return await model.generate(request)
-        except ModelUnavailable as error:
-            if error.status is not None:
-                raise
-        model, _ = await self._ready(dead=key)
-        return await model.generate(request)
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes."""

@@ -12,7 +12,6 @@ Keep true:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from itertools import takewhile
 from math import isfinite
 from time import perf_counter
@@ -22,7 +21,7 @@ import msgspec
 from msgspec import Meta
 
 from placet.inference.http import HttpModel
-from placet.inference.model import Model, Piece, Request, Result, stream
+from placet.inference.model import Model, Piece, Request, Result
 from placet.inference.passage import Doubt, Passage
 from placet.inference.usage import Usage
 from placet.inference.wire.format import HttpCall
@@ -100,23 +99,15 @@ class ReadingModel(Wrapped):
         self._server = server
         self._marks = marks
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer."""
-        if request.passage is None:
-            return await self.model.generate(request)
+    def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The answer as it comes; doubts come at once."""
+        return super().stream(request) if request.passage is None else self._doubts(request, request.passage)
+
+    async def _doubts(self, request: Request, passage: Passage) -> AsyncGenerator[Piece, None]:
         self._server.check_named(request)
         began = perf_counter()
-        result = await _read(self._server, request.passage, self._marks)
-        return msgspec.structs.replace(result, latency_ms=(perf_counter() - began) * 1000)
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The answer as it comes; doubts come at once."""
-        if request.passage is not None:
-            yield await self.generate(request)
-            return
-        async with aclosing(stream(self.model, request)) as pieces:
-            async for piece in pieces:
-                yield piece
+        result = await _read(self._server, passage, self._marks)
+        yield msgspec.structs.replace(result, latency_ms=(perf_counter() - began) * 1000)
 
 
 async def _read(server: HttpModel, passage: Passage, marks: Marks) -> Result:

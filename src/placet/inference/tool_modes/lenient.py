@@ -33,14 +33,6 @@ class LenientTools(Wrapped):
     That a tool has to be used can be asked for, not enforced.
     """
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer.
-
-        Raises:
-            ModelError: as the model inside.
-        """
-        return _read(await self.model.generate(_asked(request)), request)
-
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes, up to the first thing that may be a call."""
         async with (
@@ -61,19 +53,6 @@ class NativeThenLenient(Wrapped):
         super().__init__(model)
         self._lenient = LenientTools(model)
         self._takes_tools = True
-
-    async def generate(self, request: Request) -> Result:
-        """The whole answer.
-
-        Raises:
-            ModelError: as the model inside.
-        """
-        if self._takes_tools:
-            try:
-                return _read(await self.model.generate(request), request, is_native=True)
-            except ToolsRefused as error:
-                self._learn(error, request)
-        return await self._lenient.generate(request)
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes, up to the first thing that may be a call."""

@@ -45,14 +45,6 @@ class SchemaTools(Wrapped):
         self._longest = longest_text
         self._most = most_items
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer.
-
-        Raises:
-            ModelError: as the model inside.
-        """
-        return self._read(await self.model.generate(self._asked(request)), request)
-
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes: its words, not the JSON around them."""
         reader = AnswerText()

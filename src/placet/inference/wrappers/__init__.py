@@ -4,7 +4,6 @@
     stopping     waiting for something until it is called off or its time is up
     limits       a total time, and a request's own cancel
     retry        once more, where that may help
-    budget       no more than so many calls, tokens or dollars
     reasoning    what a model thought, apart from what it said
     recording    every answer into a file
     replaying    answers out of such a file, and no model
@@ -13,6 +12,6 @@
     divergence   in what a request differs from all that were recorded
 
 Keep true:
-1. A wrapper has `generate` and `stream`, and both mean the same.
+1. A wrapper implements `stream` alone; `generate` is derived from it, in `StreamingModel`.
 2. Nothing is kept of a stream that was closed: closing goes through to the innermost.
 """

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import TypeVar
 
 from placet.errors import ModelTimeout, UsageError
-from placet.inference.model import Model, Piece, Request, Result, stream
+from placet.inference.model import Model, Piece, Request, stream
 from placet.inference.wrappers.stopping import OutOfTime, unless_stopped
 from placet.inference.wrappers.wrapped import Wrapped
 from placet.tools.context import Cancel
@@ -49,22 +49,18 @@ class Limited(Wrapped):
         self._total_s = total_s
         self._clock = clock
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer.
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector per text. Raises as `stream`."""
+        ask = super().embed
+        return await self._wait(lambda: ask(texts), None, self._total_s)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The answer as it comes.
 
         Raises:
             ModelTimeout: there was none in time.
             ModelCancelled: the request was called off; before it began, nothing was asked.
         """
-        return await self._wait(lambda: self.model.generate(request), request.cancel, self._total_s)
-
-    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector per text. Raises as `generate`."""
-        ask = super().embed
-        return await self._wait(lambda: ask(texts), None, self._total_s)
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The answer as it comes. Raises as `generate`."""
         left_s = self._total_s
         async with aclosing(stream(self.model, request)) as pieces:
             while True:

@@ -43,10 +43,6 @@ class ReasoningApart(Wrapped):
         self._begins_inside = False
         """Whether the last answer did."""
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer, its reasoning apart."""
-        return self._apart(await self.model.generate(request))
-
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """The answer as it comes, reasoning as `Thought`."""
         begins_inside = self._begins_inside

@@ -65,24 +65,13 @@ class Recording(Wrapped):
         """How many messages were encoded so far."""
         return self._digests.encoded
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer.
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The answer as it comes; kept as its result.
 
         Raises:
             RequestRefused: it cannot be recorded, because JSON cannot carry it; nothing was asked.
             InputError: the answer cannot be written.
         """
-        asked = self._ask(request)
-        try:
-            result = await self.model.generate(request)
-        except ModelError as error:
-            self._fail(asked, error)
-            raise
-        self._write(asked, result=result)
-        return result
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The answer as it comes; kept as its result. Raises as `generate`."""
         asked = self._ask(request)
         is_written = False
         try:

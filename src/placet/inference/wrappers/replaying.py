@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from placet.errors import ReplayDiverged
-from placet.inference.model import Piece, Request, Result
+from placet.inference.model import Piece, Request, Result, StreamingModel
 from placet.inference.passage import Passage
 from placet.inference.scripted import in_pieces
 from placet.inference.wrappers.digests import Digests, digest_of, settings_today, tools_today
@@ -31,7 +31,7 @@ class _Settings(msgspec.Struct):
     passage: Passage | None = None
 
 
-class Replaying:
+class Replaying(StreamingModel):
     """A model that gives the answers of a recording."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -62,8 +62,8 @@ class Replaying:
         """Number of answers that were not asked for yet."""
         return sum(map(len, self._left.values()))
 
-    async def generate(self, request: Request) -> Result:
-        """The answer as it was recorded.
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The answer as it was recorded, in pieces.
 
         Raises:
             ReplayDiverged: there is none; says what is asked otherwise than it was.
@@ -83,11 +83,7 @@ class Replaying:
         answer = answers.popleft()
         if isinstance(answer, Failure):
             raise answer.error()
-        return answer
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The answer as it was recorded, in pieces. Raises as `generate`."""
-        for piece in in_pieces(await self.generate(request)):
+        for piece in in_pieces(answer):
             yield piece
 
     def _read(self) -> None:

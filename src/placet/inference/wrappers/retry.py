@@ -29,7 +29,6 @@ LONGEST_RETRY_AFTER_S = 60.0
 """A server that wants to be left alone for longer is not waited for."""
 
 E = TypeVar("E", bound=ModelError)
-T = TypeVar("T")
 
 
 class Retrying(Wrapped):
@@ -67,24 +66,22 @@ class Retrying(Wrapped):
         self._random = random
         self._clock = clock
 
-    async def generate(self, request: Request) -> Result:
-        """The whole answer; its latency covers all attempts.
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector per text. Raises as `stream`."""
+        attempt = 1
+        while True:
+            try:
+                return await super().embed(texts)
+            except ModelError as error:
+                await self._wait(error, attempt, None)
+            attempt += 1
+
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The answer as it comes; its latency covers all attempts.
 
         Raises:
             ModelError: of the last attempt; says how many there were.
         """
-        began = self._clock()
-        result, attempt = await self._repeated(lambda: self.model.generate(request), request.cancel)
-        return self._told(result, attempt, began)
-
-    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector per text. Raises as `generate`."""
-        ask = super().embed
-        vectors, _ = await self._repeated(lambda: ask(texts), None)
-        return vectors
-
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """The answer as it comes. Raises as `generate`."""
         began = self._clock()
         attempt = 1
         while True:
@@ -99,16 +96,6 @@ class Retrying(Wrapped):
                 if has_begun:
                     raise
                 await self._wait(error, attempt, request.cancel)
-            attempt += 1
-
-    async def _repeated(self, ask: Callable[[], Awaitable[T]], cancel: Cancel | None) -> tuple[T, int]:
-        """The answer, and which attempt gave it."""
-        attempt = 1
-        while True:
-            try:
-                return await ask(), attempt
-            except ModelError as error:
-                await self._wait(error, attempt, cancel)
             attempt += 1
 
     def _told(self, result: Result, attempt: int, began: float) -> Result:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from placet.errors import ModelMissing
-from placet.inference.model import Model, makes_vectors
+from placet.inference.model import Model, Piece, Request, StreamingModel, makes_vectors, stream
 from placet.inference.passage import reads_passages
 from placet.inference.profile import ModelProfile, profile_of
 
 
-class Wrapped:
+class Wrapped(StreamingModel):
     """Base class of wrappers: a model around another one, with the name of the inner one."""
 
     def __init__(self, model: Model) -> None:
@@ -21,6 +21,14 @@ class Wrapped:
         """
         self.model = model
         """The inner model."""
+
+    def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """Yield the answer of the inner model in parts.
+
+        Args:
+            request: The request.
+        """
+        return stream(self.model, request)
 
     @property
     def name(self) -> str:
