@@ -109,6 +109,7 @@ PAGES = (
             "placet.tools.declaration.Rate",
             "placet.ToolContext",
             "placet.Cancel",
+            "placet.StopCause",
             "placet.ToolError",
             "placet.basic_tools",
             "placet.tools.program_tool",
@@ -547,12 +548,8 @@ IMPLEMENTS = {
     "placet.JsonlTrajectories": ("placet.runtime.trajectory.TrajectoryStore",),
     "placet.SqlTrajectories": ("placet.runtime.trajectory.TrajectoryStore",),
     "placet.state.memory.MemoryState": ("placet.state.store.StateStore",),
-    "placet.inference.Models": ("placet.inference.model.StreamingModel", "placet.inference.Embedder"),
+    "placet.inference.Models": ("placet.inference.Embedder",),
     "placet.inference.Scripted": ("placet.inference.model.StreamingModel",),
-    "placet.inference.Limited": ("placet.inference.model.StreamingModel",),
-    "placet.inference.Retrying": ("placet.inference.model.StreamingModel",),
-    "placet.inference.Recording": ("placet.inference.model.StreamingModel",),
-    "placet.inference.Replaying": ("placet.inference.model.StreamingModel",),
 }
 """Classes whose methods are described at protocols that they implement without inheriting from them."""
 

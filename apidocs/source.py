@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -326,7 +326,9 @@ class _Reader:
         if kind is None and row is not None and str(member.value) == member.name:
             kind = row.type
         if kind is None:
-            kind = _INFERRED.get(str(member.value))
+            value = str(member.value)
+            # Of an enumeration: what is written is what is stored.
+            kind = value if value[:1] in ("'", '"') else _INFERRED.get(value)
         if kind is None:
             self._gap(member.path, "no type")
         meaning = doc.text or (row.meaning if row is not None else "")
@@ -521,11 +523,12 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _kind(line: Iterable[Any]) -> str:
-    bases = {_base_path(base) for each in line for base in each.bases}
-    if "typing.Protocol" in bases:
+def _kind(line: Sequence[Any]) -> str:
+    # A class that inherits a protocol is none itself.
+    if "typing.Protocol" in {_base_path(base) for base in line[0].bases}:
         return "protocol"
-    decorated = any("dataclass" in str(each.value) for each in next(iter(line)).decorators)
+    bases = {_base_path(base) for each in line for base in each.bases}
+    decorated = any("dataclass" in str(each.value) for each in line[0].decorators)
     return "data" if decorated or bases & {"msgspec.Struct", "typing.NamedTuple"} else "class"
 
 

@@ -35,6 +35,7 @@ PLACET = [
     "Ending",
     "Reply",
     "Stance",
+    "StopCause",
     "TurnLimits",
     "Action",
     "ActionResult",

@@ -85,6 +85,7 @@ _HOME = {
     "Ending": "placet.ir.ending",
     "Reply": "placet.runtime.asking",
     "Stance": "placet.policy.permission",
+    "StopCause": "placet.ir.stop_cause",
     "TurnLimits": "placet.turns.limits",
     "Check": "placet.checks.contract",
     "CodeLimits": "placet.coder.session",
@@ -122,6 +123,7 @@ if TYPE_CHECKING:
     from placet.ir.proposal import Proposal
     from placet.ir.provenance import SourcedText
     from placet.ir.result import ActionResult, ProposalResult
+    from placet.ir.stop_cause import StopCause
     from placet.ir.tool_spec import ToolSchema
     from placet.loops.engine import LoopEngine
     from placet.loops.spec import LoopSpec
@@ -190,6 +192,7 @@ __all__ = [
     "Ending",
     "Reply",
     "Stance",
+    "StopCause",
     "TurnLimits",
     "Action",
     "ActionResult",

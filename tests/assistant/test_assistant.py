@@ -31,6 +31,7 @@ from placet.errors import RunExists, UsageError
 from placet.inference import Scripted
 from placet.inference.messages import Image, Text, ToolResult, User
 from placet.inference.model import Result
+from placet.ir.stop_cause import StopCause
 from placet.turns.ending import Call, CallResult, Done
 from placet.turns.ending import Text as Words
 from tests.turns.workroom import Workroom, asked_of, call, kept_in, of, results, write
@@ -465,7 +466,7 @@ async def test_open_questions_are_taken_back_when_nobody_needs_the_answer(room: 
     ledger, cancel = MemoryApprovals(), Cancel()
 
     async def person(approval: Approval) -> None:
-        cancel.cancel("never mind", hard=hard)
+        cancel.cancel("never mind", hard=hard, cause=StopCause.PERSON)
         await asyncio.sleep(3600)
 
     assistant = room.assistant(
@@ -473,7 +474,7 @@ async def test_open_questions_are_taken_back_when_nobody_needs_the_answer(room: 
     )
     ending = await asyncio.wait_for(assistant.run("Write.", cancel=cancel), 20)
 
-    assert ending.status == "cancelled"
+    assert (ending.status, ending.stop_cause) == ("cancelled", StopCause.PERSON)
     assert room.files() == {}
     assert ledger.pending() == []
 

@@ -41,7 +41,6 @@ from placet.inference.tool_modes.grammar import LONGEST_TEXT, MOST_ITEMS
 from placet.inference.tools import NOT_OFFERED, inference_tools
 from placet.inference.wire.anthropic import API_VERSION
 from placet.inference.wire.anthropic import MAX_TOKENS as ANTHROPIC_MAX_TOKENS
-from placet.inference.wrappers.budget import Spent
 from placet.inference.wrappers.digests import SETTINGS as RECORDED_SETTINGS
 from placet.inference.wrappers.retry import (
     ATTEMPTS,
@@ -578,7 +577,6 @@ def test_what_an_answer_is_made_of_is_named() -> None:
 
     assert {f.name for f in msgspec.structs.fields(ToolCall)} - carried <= codes_in(documented["calls"][1])
     assert {f.name for f in msgspec.structs.fields(Usage)} <= codes_in(documented["usage"][1])
-    assert set(Spent.__struct_fields__) <= codes_in(section(MODELS, "Wrappers"))
 
 
 def test_every_word_of_a_request_is_explained() -> None:

@@ -14,6 +14,7 @@ from placet.checks.contract import Check
 from placet.inference import Scripted
 from placet.inference.messages import ToolCall
 from placet.inference.model import Result
+from placet.ir.stop_cause import StopCause
 from placet.ir.tool_spec import ToolSchema
 from placet.loops.budget import LoopBudget, Spend, exceeded
 from placet.loops.executors.callback import CallbackExecutor
@@ -509,6 +510,17 @@ async def test_a_round_that_is_to_stop_stops(bench: Bench) -> None:
 
     assert ended.outcome == "failed"
     assert ended.reason == "stopped: the kill switch"
+
+
+@pytest.mark.parametrize("cause", [StopCause.CALLER, StopCause.SIGNAL, StopCause.SHUTDOWN])
+async def test_the_words_of_a_cancel_end_no_round(bench: Bench, cause: StopCause) -> None:
+    cancel = Cancel()
+    cancel.cancel("stopped: the time of the round is over", hard=True, cause=cause)
+
+    with bench.engine([], spec("L2")) as engine:
+        left = await engine.run_round(round_id="r1", cancel=cancel)
+
+    assert left.is_open
 
 
 async def test_a_round_never_raises(bench: Bench, tmp_path: Path) -> None:

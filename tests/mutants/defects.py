@@ -402,7 +402,8 @@ DEFECTS: tuple[Defect, ...] = (
         "a cancel is not looked at",
         "runtime/execution.py",
         "if cancel is not None and cancel.requested:\n"
-        "            self.stop_canceled(cancel.reason)\n        if self.stop",
+        "            self.stop_canceled(cancel.reason, cancel.cause or StopCause.CALLER)\n"
+        "        if self.stop",
         "if self.stop",
         ("tests/runtime", "tests/properties"),
     ),

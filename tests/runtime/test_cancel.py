@@ -7,8 +7,10 @@ import threading
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
-from placet import Cancel, Runtime, ToolContext
+from placet import Cancel, Runtime, ToolContext, ToolError
+from placet.ir.stop_cause import StopCause
 from tests.runtime.plans import Recorder, call, claim, data_of, kinds, plan, statuses, tool_of, write
 
 
@@ -27,6 +29,37 @@ async def test_a_run_that_was_canceled_before_it_began_starts_nothing(
     assert result["a"].error == result["b"].error == "canceled: changed my mind"
     assert recorder.calls == []
     assert kinds(rt, "a") == ["action_canceled"]
+
+
+@pytest.mark.parametrize("cause", [StopCause.CALLER, StopCause.DEADLINE, StopCause.KILL_SWITCH])
+async def test_why_it_was_canceled_is_a_value_of_the_result(cause: StopCause, schedule: Any) -> None:
+    cancel = Cancel()
+
+    async def stop() -> None:
+        cancel.cancel("the first", cause=cause)
+        cancel.cancel("the second", cause=StopCause.SIGNAL)
+
+    rt = Runtime(tools=[tool_of("stop", stop)], schedule=schedule)
+
+    result = await rt.execute(plan(call("a", "stop"), write("b", "k", 1, dependencies=["a"])), cancel=cancel)
+
+    assert (result.outcome, result.stop_cause, cancel.cause) == ("canceled", cause, cause)
+    assert (result["a"].stop_cause, result["b"].stop_cause) == (UNSET, cause)
+    assert result.to_dict()["results"][1]["stop_cause"] == cause.value
+    assert "stop_cause" not in result.to_dict()["results"][0]
+
+
+async def test_words_that_begin_like_those_of_a_cancel_make_none(recorder: Recorder) -> None:
+    def fail() -> None:
+        raise ToolError("canceled: by the tool itself")
+
+    rt = Runtime(tools=[tool_of("fail", fail)])
+
+    result = await rt.execute(plan(call("a", "fail", failure_behavior="skip")))
+
+    assert (result["a"].status, result["a"].error) == ("skipped", "canceled: by the tool itself")
+    assert result["a"].stop_cause is UNSET
+    assert "action_canceled" not in kinds(rt, "a")
 
 
 async def test_a_soft_cancel_lets_what_has_started_end_and_keeps_the_state(schedule: Any) -> None:

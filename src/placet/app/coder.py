@@ -229,16 +229,14 @@ def find_session(records: Records, given: str) -> Session:
     Raises:
         UsageError: there is none, or several; or it is a run of another kind.
     """
-    from placet.coder.store import only_one
+    from placet.coder.store import NoSession, only_one
     from placet.coder.store_sql import has_sessions
     from placet.errors import PlacetError, UsageError
 
     has_any = has_sessions(records.database)
     try:
         return records.sessions.find(given) if has_any else only_one([], given)
-    except UsageError as error:
-        if str(error).startswith("Several"):
-            raise
+    except NoSession as error:
         try:
             run = records.journal.record(records.journal.find(given).run_id)
         except PlacetError:

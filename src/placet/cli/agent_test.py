@@ -209,12 +209,10 @@ def stoppable(
     async def go() -> tuple[Value, int]:
         cancel = Cancel()
 
-        def stop(name: str) -> None:
-            output.talk("Stopping. (Once more to leave at once.)")
-            cancel.cancel(f"stopped by {name}", hard=True)
-
         try:
-            with Stopping(stop) as stopping:
+            with Stopping(
+                cancel, lambda name: output.talk("Stopping. (Once more to leave at once.)")
+            ) as stopping:
                 return await work(cancel), stopping.by
         finally:
             close = closing(model)

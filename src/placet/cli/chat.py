@@ -379,9 +379,8 @@ class Session:
         def stop(name: str) -> None:
             self.view.rest()
             self.output.talk("Stopping. (Once more to leave at once.)")
-            cancel.cancel(f"stopped by {name}", hard=True)
 
-        with Stopping(stop) as stopping:
+        with Stopping(cancel, stop) as stopping:
             yield stopping
 
     def _waits(self, ending: Ending) -> int:

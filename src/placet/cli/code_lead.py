@@ -235,7 +235,6 @@ class Leading:
         def stop(name: str) -> None:
             view.rest()
             self.output.talk("Stopping. (Once more to leave at once.)")
-            cancel.cancel(f"stopped by {name}", hard=True)
             if person is not None:
                 person.give_up()
 
@@ -243,7 +242,7 @@ class Leading:
         try:
             async with view.pulse.beating():
                 view.pulse.wait("preparing a private copy of the repository")
-                with Stopping(stop) as stopping:
+                with Stopping(cancel, stop) as stopping:
                     session = await start(cancel, view.hear)
                     view.pulse.stop()
                     while session is not None and person is not None and not cancel.requested:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from placet.cli.conversing import View
 from placet.cli.output import Output, terminal_width, to_json
@@ -204,18 +204,14 @@ def _turn_call(event: Called) -> TurnEvent:
 
 
 def _turn_result(event: CallEnded) -> TurnEvent:
-    """The result of a call as a loop of turns tells it; what did not succeed says how in its first word."""
-    from placet.ir.result import Status
     from placet.turns.ending import CallResult
 
-    first = event.text.partition(": ")[0]
-    status: Status = first if first in get_args(Status) else "failed"  # type: ignore[assignment]
     return CallResult(
         turn=event.turn,
         action_id=f"{event.attempt}.{event.action_id}",
         tool=event.tool,
         ok=event.ok,
-        status="succeeded" if event.ok else status,
+        status=event.status,
         text=event.text,
         exit_code=event.exit_code,
     )

@@ -268,14 +268,13 @@ async def _watched(output: Output, app: App, start: Start, view: View, close: An
     def stop(name: str) -> None:
         view.rest()
         output.talk("Stopping. (Once more to leave at once.)")
-        cancel.cancel(f"stopped by {name}", hard=True)
 
     app.runtime.events.add_sink(view)
     try:
         async with view.pulse.beating():
             # Before anything else; another process may hold the database.
             view.pulse.wait("recording the run")
-            with Stopping(stop) as stopping:
+            with Stopping(cancel, stop) as stopping:
                 ending = await start(cancel, view)
         return ending, stopping.by
     finally:

@@ -160,12 +160,11 @@ async def _watched(
 
     def stop(name: str) -> None:
         output.talk("Stopping; what has not started will not start. (Once more to leave at once.)")
-        cancel.cancel(f"stopped by {name}", hard=True)
 
     view = watch(history, layers, told.title, output, reword, is_brief=told.only_output)
     app.runtime.events.add_sink(view)
     try:
-        with Stopping(stop) as stopping:
+        with Stopping(cancel, stop) as stopping:
             async with view:
                 result = await start(cancel)
         return result, stopping.by

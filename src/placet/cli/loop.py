@@ -156,7 +156,7 @@ def _run_now(output: Output, app: LoopsApp, name: str) -> Report | None:
         cancel = Cancel()
         [loop] = app.scheduled([name])
         scheduler = Scheduler(app.records.timetable, [loop], app.run_round, heard=_teller(output))
-        with Stopping(lambda signal: cancel.cancel(f"{signal} was received", hard=True)):
+        with Stopping(cancel):
             return await scheduler.run_now(loop.key, cancel)
 
     app.watch = lambda round, phase: output.wait_for(phase_words(phase, round.number))
@@ -288,9 +288,8 @@ def _serve(
 
         def stopping(signal: str) -> None:
             output.talk(f"{signal}: no new round begins. Once more to leave at once.")
-            stop.cancel(f"{signal} was received")
 
-        with Stopping(stopping):
+        with Stopping(stop, stopping, hard=False):
             await scheduler.serve(stop)
 
     run_sync(serving())

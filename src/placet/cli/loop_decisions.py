@@ -148,7 +148,7 @@ def rebase_round(
         cancel = Cancel()
 
         async def bring() -> Round | None:
-            with Stopping(lambda signal: cancel.cancel(f"{signal} was received", hard=True)):
+            with Stopping(cancel):
                 return await app.rebase(round, spec, by, cancel)
 
         with output.waiting(f"bringing round {round.number} over, and checking it again"):

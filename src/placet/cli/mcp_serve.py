@@ -117,7 +117,7 @@ async def _serve(server: Server, face: Face, source: int, target: int) -> int:
         face.ending = face.ending or why
 
     wire = Wire(source, target, on_end=ended)
-    with Stopping(lambda name: wire.hang_up(f"stopped by {name}")) as stopping:
+    with Stopping(say=lambda name: wire.hang_up(f"stopped by {name}")) as stopping:
         async with wire.open() as (read, write):
             await server.run(read, write, server.create_initialization_options())
     return 128 + stopping.by if stopping.by else 0

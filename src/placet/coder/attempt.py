@@ -27,7 +27,7 @@ from placet.coder.asking import ask_tool
 from placet.coder.leads import CONTEXT, place
 from placet.coder.learning import learn
 from placet.coder.prompt import angle_words, system_words, task_parts, task_words
-from placet.coder.proposing import NOTHING_LEFT, Placing, Proposing
+from placet.coder.proposing import Placing, Proposing
 from placet.coder.session import FAILURES, HALTS, INTENT, LEADER, Attempt, Iteration, Question
 from placet.coder.style import LOOKING
 from placet.errors import PlacetError
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from placet.runtime.runtime import Runtime
     from placet.tools.context import Cancel
 
-GREEN = "green"
 _NOBODY = "it needs an approval, and nobody can be asked here"
 _UNFINISHED = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{16}\.tmp")
 _VOLATILE = re.compile(r"0x[0-9a-f]+|\b\d+(?:\.\d+)?\s?(?:ms|s|seconds)\b|/[^\s:'\"]*/", re.IGNORECASE)
@@ -107,7 +106,9 @@ class AttemptLoop:
                 if self.halt is not None:
                     return
                 if await stopped_by(self._cancel, work.judge(attempt.number, iteration)):
-                    self.halt = Ending(status="cancelled", summary=self._cancel.reason)
+                    self.halt = Ending(
+                        status="cancelled", summary=self._cancel.reason, stop_cause=self._cancel.cause
+                    )
                     return
                 iteration.is_judged = True
                 attempt.ended = self._why_no_further(iteration)
@@ -232,7 +233,7 @@ class AttemptLoop:
 
     def _ran_out(self, number: int) -> bool:
         """Whether nothing was left to try in an iteration."""
-        return number > 0 and self._attempt.iterations[number - 1].summary == NOTHING_LEFT
+        return number > 0 and self._attempt.iterations[number - 1].is_exhausted
 
     async def _turns(self, iteration: Iteration, runtime: Runtime, *, has_begun: bool) -> None:
         if iteration.has_turned:
@@ -314,10 +315,10 @@ class AttemptLoop:
             found if iteration.hint is None else joined(found, {"untrusted": (f"repair {iteration.hint}",)})
         )
 
-    async def _said(self, iteration: Iteration, change: Change) -> None:
+    async def _said(self, iteration: Iteration, change: Change | None) -> None:
         """Keep what is proposed before it is heard: it is not to be proposed to another candidate after a
-        crash, nor to be lost."""
-        iteration.tried = change
+        crash, nor to be lost. `None`: nothing is left to try."""
+        iteration.tried, iteration.is_exhausted = change, change is None
         await self._work.save()
 
     # Around it
@@ -393,6 +394,7 @@ class AttemptLoop:
                         action_id=event.action_id,
                         tool=event.tool,
                         ok=event.ok,
+                        status=event.status,
                         text=event.text,
                         exit_code=event.exit_code,
                     )
@@ -449,7 +451,7 @@ class AttemptLoop:
     def _why_no_further(self, iteration: Iteration) -> str:
         attempt, limits = self._attempt, self._work.session.limits
         if iteration.is_green:
-            return GREEN
+            return "green"
         if iteration.status == "error" and iteration.failed >= FAILURES:
             return f"the model gave no answer {iteration.failed} times in a row: {iteration.summary}"
         same = limits.same_failure

@@ -14,7 +14,7 @@ import msgspec
 from placet.checks.contract import CheckResult
 from placet.coder.session import Question, State
 from placet.ir.json_value import JsonValue
-from placet.ir.result import ExitCode
+from placet.ir.result import ExitCode, Status
 from placet.ir.to_dict import ToDict
 
 
@@ -97,6 +97,8 @@ class CallEnded(_Event, frozen=True, tag="result"):
     """Name of the tool."""
     ok: bool
     """Whether it succeeded."""
+    status: Status
+    """How it ended."""
     text: str
     """The output or the error, as the model reads it."""
     exit_code: ExitCode = msgspec.UNSET

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from placet.checks.environment_fault import find_fault, format_fault
 from placet.coder import closing
-from placet.coder.attempt import GREEN, AttemptLoop
+from placet.coder.attempt import AttemptLoop
 from placet.coder.drafting import draft
 from placet.coder.events import BaselineStarted
 from placet.coder.session import Attempt
 from placet.errors import EnvironmentBroken, PlacetError
+from placet.ir.stop_cause import StopCause
 from placet.safe_text import clean
 from placet.turns.ending import Ending
 from placet.turns.limits import used_up_words
@@ -56,8 +57,6 @@ class SessionLeader:
         """`cancel` is the session's alone: it is cancelled from here too."""
         self._work = work
         self._cancel = cancel
-        self._is_late = False
-        """Whether its time is over."""
 
     async def lead(self, *, approve: bool) -> None:
         """From wherever the session stands to where it goes no further by itself. With `approve` a green
@@ -204,12 +203,12 @@ class SessionLeader:
                 raise
             finally:
                 # They end by themselves, so that what they have used is known.
-                inner.cancel("another candidate was green first", hard=True)
+                inner.cancel("another candidate was green first", hard=True, cause=StopCause.SUPERSEDED)
                 await asyncio.gather(*loops, return_exceptions=True)
         return won, halts
 
     def _green(self) -> Attempt | None:
-        return next((each for each in self._work.session.attempts if each.ended == GREEN), None)
+        return next((each for each in self._work.session.attempts if each.is_green), None)
 
     def _count_what_was_used(self) -> None:
         """Let the budget know what was used before the session was taken up."""
@@ -229,7 +228,7 @@ class SessionLeader:
         work, session, cancel = self._work, self._work.session, self._cancel
         if await closing.stop_if_asked(work):
             return
-        if self._is_late and work.run.budget is not None:
+        if cancel.cause is StopCause.DEADLINE and work.run.budget is not None:
             await work.move("failed", used_up_words("max_duration_ms", work.run.budget))
             await closing.end(work)
             return
@@ -248,7 +247,10 @@ class SessionLeader:
         # Whatever runs for the session works in private folders: it need not end by itself.
         unlink = cancel.on_request(lambda: cancel.cancel(cancel.reason, hard=True))
         try:
-            with when_late(self._work.run, self._be_late):
+            with when_late(
+                self._work.run,
+                lambda: cancel.cancel("the time is over", hard=True, cause=StopCause.DEADLINE),
+            ):
                 yield
         finally:
             unlink()
@@ -264,10 +266,4 @@ class SessionLeader:
             with suppress(PlacetError):
                 reason = await asyncio.to_thread(work.sessions.asked_to_stop, work.session.id)
                 if reason is not None:
-                    cancel.cancel(reason, hard=True)
-
-    def _be_late(self) -> None:
-        """Stop what is in flight: the time of the session is over."""
-        if not self._cancel.requested:
-            self._is_late = True
-            self._cancel.cancel("the time is over", hard=True)
+                    cancel.cancel(reason, hard=True, cause=StopCause.PERSON)

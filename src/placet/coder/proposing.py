@@ -202,12 +202,13 @@ class Proposing(OnBudget):
         rules: str,
         lead: str = "",
         first: Change | None = None,
-        said: Callable[[Change], Awaitable[None]],
+        said: Callable[[Change | None], Awaitable[None]],
         note: Callable[[str], None],
     ) -> None:
         """`words` are what is asked about a place, under the rules; `lead` is what helped against this very
         failure before; `first` had been proposed before the process died, and may not have been heard.
-        `said` is told of a change before anybody else is; `note` of what takes its time."""
+        `said` is told of a change, or that nothing is left, before anybody else is; `note` of what takes its
+        time."""
         super().__init__(model, run, temperature)
         self._proposals = proposals
         self._chosen = chosen
@@ -236,12 +237,12 @@ class Proposing(OnBudget):
             change = await self._proposals.doubted(self, self._chosen, self._lead)
         if change is None:
             change = await self._asked_about(was_read=reads)
-        if isinstance(change, Change):
+        if isinstance(change, Change) or change is None:
             await self._said(change)
         spent, self.spare = self.spare, Took()
         told: dict[str, Any] = {"usage": spent.usage, "cost": spent.cost, "model": self.name}
-        if isinstance(change, str):
-            yield Result(text=change, **told)
+        if not isinstance(change, Change):
+            yield Result(text=change or NOTHING_LEFT, **told)
         else:
             yield Result(calls=[ToolCall(name=TOOL, arguments=_arguments(change))], stop="calls", **told)
 
@@ -262,12 +263,12 @@ class Proposing(OnBudget):
                 f"{self.name} was to read a line, and answers otherwise: {error}"
             ) from None
 
-    async def _asked_about(self, *, was_read: bool) -> Change | str:
-        """A change of some place, or why there is none."""
+    async def _asked_about(self, *, was_read: bool) -> Change | str | None:
+        """A change of some place, or why there is none; `None` if nothing is left to try."""
         for _ in range(_MOST_QUESTIONS):
             place = self._proposals.angle(self._chosen, was_read=was_read)
             if place is None:
-                return NOTHING_LEFT
+                return None
             angle, made = place
             messages = [System(self._rules), User(self._words(angle))]
             result = await self._answer(messages=messages, schema=SCHEMA)

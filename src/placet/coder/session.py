@@ -166,6 +166,8 @@ class Iteration(ToDict, msgspec.Struct, kw_only=True):
     change with such a file is published only after a person approved it."""
     tried: Change | None = None
     """The single change that the iteration is about, under the style `small`."""
+    is_exhausted: bool = False
+    """Whether there was nothing left to try, under the style `small`."""
     spare: Usage | None = None
     """Tokens of turns that gave no answer, in addition to `usage`."""
     results: list[CheckResult] = []
@@ -200,6 +202,11 @@ class Attempt(ToDict, msgspec.Struct, kw_only=True):
     """Its iterations, in order."""
     ended: str = ""
     """Why it ended; empty while it runs."""
+
+    @property
+    def is_green(self) -> bool:
+        """Whether it has ended with all checks passed."""
+        return self.judged is not None and self.judged.is_green
 
     @property
     def latest(self) -> Iteration | None:

@@ -114,14 +114,19 @@ class Sessions(Protocol):
         ...
 
 
+class NoSession(UsageError):
+    """No coding session has an id that begins like this."""
+
+
 def only_one(found: Sequence[Session], prefix: str) -> Session:
     """The one that is meant.
 
     Raises:
-        UsageError: there is none, or several.
+        NoSession: there is none.
+        UsageError: there are several.
     """
     if not found:
-        raise UsageError(f"There is no coding session '{truncate(prefix, 80)}'. See `placet code list`.")
+        raise NoSession(f"There is no coding session '{truncate(prefix, 80)}'. See `placet code list`.")
     if len(found) > 1:
         names = ", ".join(each.id for each in found[:5])
         raise UsageError(

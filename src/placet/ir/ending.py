@@ -14,6 +14,7 @@ import msgspec
 from placet.ir.json_value import JsonValue
 from placet.ir.provenance import Labels, SourcedText, recorded
 from placet.ir.result import Waiting
+from placet.ir.stop_cause import StopCause
 from placet.ir.to_dict import ToDict
 from placet.ir.usage import Usage
 
@@ -89,6 +90,8 @@ class Ending(ToDict, msgspec.Struct, Generic[OutputT], frozen=True, kw_only=True
     """Id of the run, for `resume` and `placet explain`."""
     error: str | None = None
     """Why it did not end in success."""
+    stop_cause: StopCause | None = None
+    """Why it was stopped, if the status is `cancelled`."""
     waiting: tuple[Waiting, ...] = ()
     """Decisions that the run waits for."""
     is_cut_off: bool = False

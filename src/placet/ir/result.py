@@ -10,6 +10,7 @@ import msgspec
 
 from placet.errors import UnknownAction
 from placet.ir.json_value import JsonValue
+from placet.ir.stop_cause import StopCause
 from placet.ir.to_dict import ToDict
 
 Status = Literal[
@@ -76,6 +77,8 @@ class ActionResult(ToDict, msgspec.Struct, frozen=True, kw_only=True, gc=False):
     exit_code: ExitCode = msgspec.UNSET
     """Set for tools that declare an `exit_code` in what they return. A command that ran and answered with 1
     is a result: the status is `succeeded`."""
+    stop_cause: StopCause | msgspec.UnsetType = msgspec.UNSET
+    """Set for an action that was skipped because the run was canceled."""
 
 
 class CostSummary(ToDict, msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +154,8 @@ class ProposalResult(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """How often another proposal was asked for."""
     loop: dict[str, JsonValue] | msgspec.UnsetType = msgspec.UNSET
     """For a run that a turn loop drove: its status, summary, turns and usage. Unset otherwise."""
+    stop_cause: StopCause | msgspec.UnsetType = msgspec.UNSET
+    """Why it was stopped, if the outcome is `canceled`. Unset otherwise."""
 
     @property
     def succeeded(self) -> bool:

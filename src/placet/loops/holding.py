@@ -19,12 +19,13 @@ from placet.errors import PlacetError, RunExists, RunHeld, UnknownRun
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
 from placet.ir.result import Waiting
+from placet.ir.stop_cause import StopCause
 from placet.loops.acting import ACTION, by_call, executor_tool, hook_tool
 from placet.loops.copies import Copies
 from placet.loops.executors.executor import Bench, Executor
 from placet.loops.executors.record import RecordExecutor
 from placet.loops.gates import Gate, gate_of
-from placet.loops.leading import STOPPED, TIME_OVER, Parts, RoundLeader, Watch
+from placet.loops.leading import Parts, RoundLeader, Watch
 from placet.loops.round import LEADER, Round
 from placet.loops.store import Rounds
 from placet.runtime.journal import LED_BY, Choice
@@ -140,7 +141,8 @@ class RoundHolder:
         alarm = None
         if left is not None:
             alarm = asyncio.get_running_loop().call_later(
-                left + 0.05, lambda: cancel.cancel(TIME_OVER, hard=True)
+                left + 0.05,
+                lambda: cancel.cancel("the time of the round is over", hard=True, cause=StopCause.DEADLINE),
             )
         try:
             yield
@@ -159,7 +161,7 @@ class RoundHolder:
             with suppress(PlacetError):
                 reason = await asyncio.to_thread(self._rounds.asked_to_stop, round)
                 if reason is not None:
-                    cancel.cancel(f"{STOPPED}{reason}", hard=True)
+                    cancel.cancel(reason, hard=True, cause=StopCause.PERSON)
 
     async def close(self, leader: RoundLeader, run: OpenRun) -> None:
         """Keep the outcome of a round, and end its run."""

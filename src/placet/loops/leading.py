@@ -20,6 +20,7 @@ from placet.checks.contract import Check, CheckResult
 from placet.checks.environment_fault import find_fault, format_fault
 from placet.errors import PlacetError
 from placet.ir.result import ProposalResult
+from placet.ir.stop_cause import StopCause
 from placet.loops.acting import ACTION, act_of, hook_plan, inflow_of, plan_of
 from placet.loops.budget import ITERATIONS, Exceeded, OnPurse, Purse, Spend, too_many_iterations
 from placet.loops.executors.executor import Bench, Executor
@@ -57,9 +58,9 @@ HOOK_PLAN, ACT_PLAN = 1, 2
 MAKING, CHECKING = 1, 2
 """The copies that maker and checker work in."""
 RECALLED = 5
-TIME_OVER = "the time of the round is over"
-STOPPED = "stopped: "
 _LOGGED = 2_000
+_FOR_GOOD = (StopCause.DEADLINE, StopCause.PERSON, StopCause.KILL_SWITCH)
+"""A round that was stopped so ends; nobody goes on with it."""
 
 Watch = Callable[[Round, str], None]
 """Function that is called with the round and the name of a phase when the phase begins."""
@@ -186,16 +187,16 @@ class RoundLeader:
     def _see_whether_to_stop(self) -> None:
         if not self._cancel.requested:
             return
-        reason = self._cancel.reason
-        if reason == TIME_OVER:
-            # The alarm may come a moment before the clock that counts says so.
-            over = self._purse.exceeded()
-            words = over.words if over is not None else "the limit on time per round was exceeded"
-            self._out_of_budget(over or Exceeded("time_s", "round", words))
-        elif reason.startswith(STOPPED):
-            self._end("failed", reason)
-        else:
-            raise Paused(reason)
+        match self._cancel.cause:
+            case StopCause.DEADLINE:
+                # The alarm may come a moment before the clock that counts says so.
+                over = self._purse.exceeded()
+                words = over.words if over is not None else "the limit on time per round was exceeded"
+                self._out_of_budget(over or Exceeded("time_s", "round", words))
+            case StopCause.PERSON | StopCause.KILL_SWITCH:
+                self._end("failed", f"stopped: {self._cancel.reason}")
+            case _:
+                raise Paused(self._cancel.reason)
 
     def _out_of_budget(self, over: Exceeded | None) -> None:
         if over is not None and self.round.outcome is None:
@@ -470,7 +471,7 @@ class RoundLeader:
                 self._end("escalated", round.reason)
                 round.later.append(self.decided("denied"))
             case "canceled":
-                is_over = self._cancel.reason == TIME_OVER or self._cancel.reason.startswith(STOPPED)
+                is_over = self._cancel.cause in _FOR_GOOD
                 if is_over and result.results[0].status == "unknown" and self.executor.risk != "idempotent":
                     self._ask_what_became(f"it was stopped while it was being done ({self._cancel.reason})")
                     return

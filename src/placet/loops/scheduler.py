@@ -23,7 +23,7 @@ import msgspec
 
 from placet.durable.lease import LEASE_S, holder
 from placet.errors import PlacetError, RunHeld, UsageError
-from placet.loops.leading import STOPPED
+from placet.ir.stop_cause import StopCause
 from placet.loops.schedule import Cadence
 from placet.loops.timetable import (
     Claim,
@@ -314,7 +314,7 @@ class Scheduler:
             self._heard(Notice(what="lost", loop=loop.name, round=claim.round, why="another process has it"))
             return None
         if watched.by == "stop" and (report is None or report.how == "failed"):
-            report = Report("stopped", cancel.reason)
+            report = Report("stopped", f"stopped: {cancel.reason}")
         if report is None:
             self._let_go(loop, claim)
             return None
@@ -334,11 +334,15 @@ class Scheduler:
                 mark = everything or (slot.stop if slot is not None else None)
                 if mark is not None:
                     watched.by = "stop"
-                    # In these words it ends for good: nobody goes on with it.
-                    cancel.cancel(f"{STOPPED}{mark.words or 'somebody asked for it'}", hard=True)
+                    # It ends for good: nobody goes on with it.
+                    cancel.cancel(
+                        mark.words or "somebody asked for it", hard=True, cause=StopCause.KILL_SWITCH
+                    )
                 elif slot is None or slot.hold != claim.hold:
                     watched.by = "lost"
-                    cancel.cancel("another process has taken the round over", hard=True)
+                    cancel.cancel(
+                        "another process has taken the round over", hard=True, cause=StopCause.LEASE_LOST
+                    )
                 elif time.monotonic() >= renew_at:
                     renew_at = time.monotonic() + self._lease_s / 3
                     self._timetable.change(
@@ -389,7 +393,7 @@ class Scheduler:
 
     async def _leave_all(self) -> None:
         for _, cancel in list(self._working.values()):
-            cancel.cancel("the scheduler ends", hard=True)
+            cancel.cancel("the scheduler ends", hard=True, cause=StopCause.SHUTDOWN)
         tasks = [task for task, _ in self._working.values()]
         if not tasks:
             return

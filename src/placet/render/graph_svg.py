@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 from placet.ir.action import Action, ToolCompensation
 from placet.ir.graph import ANY_KEY, Graph
 from placet.ir.proposal import Proposal
-from placet.ir.result import CANCELED_PREFIX, ActionResult, ProposalResult, is_nonzero
+from placet.ir.result import ActionResult, ProposalResult, is_nonzero
 from placet.render.layout import Layout, Line, Node, arrange
 from placet.render.marks import AWAITING, MARKS, NONZERO, Mark, mark, outcome_mark
 from placet.render.svg import Canvas
@@ -337,7 +339,7 @@ class _Picture:
         if ended.rolled_back and ended.status == "succeeded":
             untaken = self.untaken.get(action.id)
             return "rolled_back" if untaken is None else "unknown" if untaken == "unknown" else "stays_done"
-        if ended.status == "skipped" and (ended.error or "").startswith(CANCELED_PREFIX):
+        if ended.stop_cause is not msgspec.UNSET:
             return "canceled"
         if ended.status in ("proposed", "validated") and action.id in self.asked:
             return AWAITING

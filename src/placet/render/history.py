@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 from msgspec import UNSET
 
 from placet.events.event import Event
@@ -123,9 +124,9 @@ class History:
         part.note_irreversible(result.irreversible, result.undo_commands)
         for found in result.results:
             step = part.step(found.action_id)
-            canceled = found.status == "skipped" and (found.error or "").startswith(CANCELED_PREFIX)
-            step.status = "canceled" if canceled else found.status
-            step.error = why(found.error) if canceled else found.error
+            is_canceled = found.stop_cause is not msgspec.UNSET
+            step.status = "canceled" if is_canceled else found.status
+            step.error = why(found.error) if is_canceled else found.error
             step.output = found.output
             step.exit_code = found.exit_code
             step.rolled_back = found.rolled_back

@@ -470,7 +470,7 @@ def _is_about(known: Approval, question: Approval) -> bool:
 def _let_go(x: Gated, i: int, known: Approval, objections: Sequence[Objection]) -> None:
     """The plan has stopped, or waits for something else."""
     if x.stop is not None and x.stop.kind != "waiting":
-        x.skip(i, x.stop.words)
+        x.skip_stopped(i)
     elif known.open_at(time.time()):
         x.hold(i, known.id, _reasons(objections))
     else:

@@ -191,7 +191,7 @@ class BoundRun:
             except NotNoted as error:
                 return str(error)
         if _is_cancelled():
-            x.stop_canceled("the surrounding task was cancelled")
+            x.stop_canceled()
         return None
 
     def _take(self) -> Snapshot:

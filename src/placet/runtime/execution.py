@@ -18,6 +18,8 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from placet.events.parameters import UNLOGGED, logged_parameters
 from placet.ir.action import Action
 from placet.ir.graph import Graph
@@ -25,6 +27,7 @@ from placet.ir.json_value import JsonValue, copy_json
 from placet.ir.proposal import Proposal
 from placet.ir.references import MissingPath
 from placet.ir.result import CANCELED_PREFIX, ActionResult
+from placet.ir.stop_cause import StopCause
 from placet.policy.budget import Allowance
 from placet.policy.gate import Gate
 from placet.policy.marks import UNMARKED
@@ -91,11 +94,11 @@ class Execution(Gated):
         """An earlier process made attempts at an action, and was killed before the next one."""
         self._tried[i] = failure, made
 
-    def skip(self, i: int, error: str) -> None:
+    def skip(self, i: int, error: str, cause: StopCause | msgspec.UnsetType = msgspec.UNSET) -> None:
         """The action does not run, or not again: what was tried before has failed."""
         tried = self._tried.pop(i, None)
         if tried is None:
-            super().skip(i, error)
+            super().skip(i, error, cause)
             return
         failure, made = tried
         action = self.actions[i]
@@ -109,11 +112,11 @@ class Execution(Gated):
         action = self.actions[i]
         cancel = self._cancel
         if cancel is not None and cancel.requested:
-            self.stop_canceled(cancel.reason)
+            self.stop_canceled(cancel.reason, cancel.cause or StopCause.CALLER)
         if self.stop is not None:
             if self.stop.kind == "waiting":
                 return self.ask_ahead(i, action)
-            self.skip(i, self.stop.words)
+            self.skip_stopped(i)
             return None
         for p in self._needs[i]:
             if self.status[p] != "succeeded":
@@ -249,7 +252,7 @@ class Execution(Gated):
                 self.stopped(i, action, tool, begun=False)
                 return
         if self.stop is not None:
-            self.skip(i, self.stop.words)
+            self.skip_stopped(i)
             return
         answer = self.page.get(key)
         if answer is not None:
@@ -460,7 +463,7 @@ class Execution(Gated):
             await asyncio.sleep(delay_ms / 1000)
         except asyncio.CancelledError:
             # Nothing is in flight: the last attempt has failed, and that is how the action ends.
-            self.stop_canceled("the surrounding task was cancelled")
+            self.stop_canceled()
             return False
         cancel = self.run.cancel
         is_over = self.stop is not None or (cancel is not None and cancel.requested)
@@ -522,9 +525,9 @@ class Execution(Gated):
             self._give_up(i, action, AttemptFailed(error, retry=False), attempts, tool, key, started)
             return
         self.release(key)
-        self.stop_canceled(error)
+        self.stop_canceled(error, StopCause.STORAGE)
         if self.results[i] is None:
-            self.skip(i, f"{CANCELED_PREFIX}{error}")
+            self.skip(i, f"{CANCELED_PREFIX}{error}", StopCause.STORAGE)
 
     def _give_up(
         self,

@@ -24,6 +24,7 @@ from placet.ir.proposal import Proposal
 from placet.ir.provenance import Labels
 from placet.ir.references import MissingPath, Reference, resolve
 from placet.ir.result import CANCELED_PREFIX
+from placet.ir.stop_cause import StopCause
 from placet.policy.budget import Allowance
 from placet.policy.gate import Gate, Objection, of_undo
 from placet.policy.marks import NO_MARKS, UNMARKED, Flow, Inflow, Marks, labels_from, marks_from, union
@@ -324,7 +325,10 @@ class Gated(WithoutCalls):
             await asyncio.wait((waiting,))
             if not waiting.cancelled():
                 return waiting.result()
-            self.stop_canceled(self._cancel.reason if self._cancel is not None else "")
+            if self._cancel is not None:
+                self.stop_canceled(self._cancel.reason, self._cancel.cause or StopCause.CALLER)
+            else:
+                self.stop_canceled()
             return None
         finally:
             waiting.cancel()
@@ -340,9 +344,9 @@ class Gated(WithoutCalls):
 
     def stop_unasked(self, i: int, error: str) -> None:
         """Nobody can be asked now. That is no fault of the action: the run can be resumed."""
-        self.stop_canceled(error)
+        self.stop_canceled(error, StopCause.STORAGE)
         if self.results[i] is None:
-            self.skip(i, f"{CANCELED_PREFIX}{error}")
+            self.skip(i, f"{CANCELED_PREFIX}{error}", StopCause.STORAGE)
 
     def ask_ahead(self, i: int, action: Action) -> Coroutine[Any, Any, None] | None:
         """While the plan waits nothing starts; but what must be asked anyway is asked now, in one go."""

@@ -23,6 +23,7 @@ from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue, copy_json
 from placet.ir.proposal import Proposal
 from placet.ir.result import CANCELED_PREFIX, ActionResult, ExitCode, Status, Waiting
+from placet.ir.stop_cause import StopCause
 from placet.runtime.calls import HUNG_TASK, AttemptFailed
 from placet.runtime.run_info import RunInfo
 from placet.tools.tool import Tool
@@ -77,6 +78,8 @@ class Stop(NamedTuple):
     """For the proposal."""
     words: str
     """For the actions that do not run because of it."""
+    cause: StopCause | msgspec.UnsetType = msgspec.UNSET
+    """Of what was canceled."""
 
 
 class Ledger:
@@ -265,12 +268,15 @@ class Ledger:
         self.note("action_rejected", i, {"error": error})
         self._end(i, "rejected", error)
 
-    def skip(self, i: int, error: str) -> None:
-        """The action does not run."""
-        self.note(
-            "action_canceled" if error.startswith(CANCELED_PREFIX) else "action_skipped", i, {"error": error}
-        )
-        self._end(i, "skipped", error)
+    def skip(self, i: int, error: str, cause: StopCause | msgspec.UnsetType = msgspec.UNSET) -> None:
+        """The action does not run; `cause` is set if that is because the plan was canceled."""
+        self.note("action_skipped" if cause is msgspec.UNSET else "action_canceled", i, {"error": error})
+        self._end(i, "skipped", error, cause=cause)
+
+    def skip_stopped(self, i: int) -> None:
+        """The action does not run, because the plan was stopped."""
+        assert self.stop is not None
+        self.skip(i, self.stop.words, self.stop.cause)
 
     def skip_dependent(self, i: int, needed: int) -> None:
         """Something the action needs did not succeed."""
@@ -287,14 +293,13 @@ class Ledger:
         if self.results[i] is not None:
             return  # It was left behind, and has only now noticed.
         # If nobody asked us to stop, the task around us was cancelled; whoever runs us passes that on.
-        self.stop_canceled("the surrounding task was cancelled")
+        self.stop_canceled()
         assert self.stop is not None
-        words = self.stop.words
         if not begun:
-            self.skip(i, words)
+            self.skip_stopped(i)
             return
         has_effect = tool is not None and tool.schema.risk != "read_only"
-        error = f"{words}; it was stopped in flight"
+        error = f"{self.stop.words}; it was stopped in flight"
         if has_effect:
             error += ", so it is not known whether it took effect"
         data: dict[str, JsonValue] = {"error": error, "tool": action.tool}
@@ -305,7 +310,7 @@ class Ledger:
             self._end(i, "unknown", error)
         elif action.failure_behavior == "skip":
             self.note("action_skipped", i, {"error": error})
-            self._end(i, "skipped", error)
+            self._end(i, "skipped", error, cause=self.stop.cause)
         else:
             self._end(i, "failed", error)
 
@@ -328,18 +333,25 @@ class Ledger:
 
     def resettle(self) -> None:
         """The plan was about to wait, and was stopped for another reason: nothing waits any more."""
-        assert self.stop is not None
         self.waiting.clear()
         for i in range(self.size):
             if self.status[i] in ("validated", "proposed"):
-                self.skip(i, self.stop.words)
+                self.skip_stopped(i)
 
     def leave_behind(self, i: int) -> None:
         """End an action whose task would not stop."""
         if self.results[i] is None:
             self.stopped(i, self.actions[i], self.tools[i], begun=True, left_behind=HUNG_TASK)
 
-    def _end(self, i: int, status: Status, error: str | None, duration_ms: float | None = None) -> None:
+    def _end(
+        self,
+        i: int,
+        status: Status,
+        error: str | None,
+        duration_ms: float | None = None,
+        *,
+        cause: StopCause | msgspec.UnsetType = msgspec.UNSET,
+    ) -> None:
         self.status[i] = status
         self._restamp(self.now())
         self.results[i] = ActionResult(
@@ -348,6 +360,7 @@ class Ledger:
             error=error,
             duration_ms=duration_ms,
             timestamp=self._stamp,
+            stop_cause=cause,
         )
 
     def _restamp(self, now: float) -> None:
@@ -367,10 +380,13 @@ class Ledger:
         if not self.is_aborted:
             self.stop = Stop("aborted", error, "the plan was aborted")
 
-    def stop_canceled(self, reason: str) -> None:
+    def stop_canceled(
+        self, reason: str = "the surrounding task was cancelled", cause: StopCause = StopCause.TASK
+    ) -> None:
         """Start nothing more; what was done stays."""
         if self.stop is None or self.stop.kind == "waiting":
-            self.stop = Stop("canceled", f"{CANCELED_PREFIX}{reason}", f"{CANCELED_PREFIX}{reason}")
+            words = f"{CANCELED_PREFIX}{reason}"
+            self.stop = Stop("canceled", words, words, cause)
 
     def undo_of(self, i: int) -> str:
         """How far an action can be taken back."""

@@ -21,6 +21,7 @@ from placet.errors import RunError, StorageError
 from placet.ir.action import Action
 from placet.ir.references import MissingPath
 from placet.ir.result import CANCELED_PREFIX
+from placet.ir.stop_cause import StopCause
 from placet.ir.tool_spec import Mark
 from placet.policy.marks import NO_MARKS, Marks, marks_from
 from placet.runtime.calls import AttemptFailed
@@ -179,7 +180,7 @@ class Notes:
             words = (
                 f"{CANCELED_PREFIX}nothing was taken back, because that cannot be noted beforehand: {error}"
             )
-            x.stop = Stop("canceled", f"{words} ({x.stop.error})", words)
+            x.stop = Stop("canceled", f"{words} ({x.stop.error})", words, StopCause.STORAGE)
 
     async def about_to_change(self, note: Bound) -> None:
         """The folder that the plan is bound to is about to be changed.

@@ -12,6 +12,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from placet.approvals.approval import Approval
 from placet.errors import StorageError
 from placet.ir.graph import Graph
@@ -25,6 +27,7 @@ from placet.ir.result import (
     ProposalResult,
     Waiting,
 )
+from placet.ir.stop_cause import StopCause
 from placet.policy.budget import Allowance
 from placet.policy.gate import Gate
 from placet.policy.marks import Inflow
@@ -249,7 +252,7 @@ class Plans:
                 if not any(x.results):
                     return self._refuse(x, [problem], "the workspace is not kept, so nothing was started")
                 # It has come too far to be refused; when there is room again it can be resumed.
-                x.stop_canceled(problem)
+                x.stop_canceled(problem, StopCause.STORAGE)
             await Scheduler(x, max_concurrency=self._settings.max_concurrency).run(
                 self._settings.schedule, one_by_one=self._may_run_out(x)
             )
@@ -272,9 +275,11 @@ class Plans:
                     x.stop = x.stop._replace(error=x.stop.error + more)
                 if notes is not None and self._is_stopped and undone.is_incomplete:
                     # What is not taken back yet is, when the run goes on.
-                    reason = self._info.cancel.reason if self._info.cancel is not None else ""
-                    error = f"{CANCELED_PREFIX}{reason}, while it was being taken back ({why})"
-                    x.stop = Stop("canceled", error, error)
+                    assert self._info.cancel is not None
+                    error = (
+                        f"{CANCELED_PREFIX}{self._info.cancel.reason}, while it was being taken back ({why})"
+                    )
+                    x.stop = Stop("canceled", error, error, self._info.cancel.cause or StopCause.CALLER)
             else:
                 x.commit()
                 self._services.answers.adopt(x.page)
@@ -356,6 +361,7 @@ class Plans:
             irreversible=self._irreversible,
             undo_commands=self._undo_commands,
             compensations=self._compensations,
+            stop_cause=x.stop.cause if outcome == "canceled" and x.stop is not None else msgspec.UNSET,
         )
         x.emit("proposal_ended", data={"source": x.proposal.source, **ending(result)})
         return result

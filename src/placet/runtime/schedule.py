@@ -15,6 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Literal
 
 from placet.ir.graph import needs_order
+from placet.ir.stop_cause import StopCause
 from placet.runtime.calls import stop_tasks
 from placet.runtime.execution import Execution
 
@@ -184,14 +185,14 @@ class Scheduler:
     def _notice_cancellation(self) -> None:
         """A tool can swallow the cancellation of the task that awaits it; the plan heeds it all the same."""
         if self._task is not None and self._task.cancelling() > self._cancels_before:
-            self._x.stop_canceled("the surrounding task was cancelled")
+            self._x.stop_canceled()
 
     async def _breathe(self) -> None:
         self._since_breath = 0
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
-            self._x.stop_canceled("the surrounding task was cancelled")
+            self._x.stop_canceled()
 
     # Tasks
 
@@ -231,7 +232,7 @@ class Scheduler:
             try:
                 await self._wake
             except asyncio.CancelledError:
-                self._x.stop_canceled("the surrounding task was cancelled")
+                self._x.stop_canceled()
                 await self._stop_running()
                 return
             finally:
@@ -252,12 +253,14 @@ class Scheduler:
             # Cancelled before its first step: nothing of it has run.
             waiting.close()
             if self._x.results[i] is None:
-                stop = self._x.stop
-                self._x.skip(i, stop.words if stop is not None else "stopped before it began")
+                if self._x.stop is not None:
+                    self._x.skip_stopped(i)
+                else:
+                    self._x.skip(i, "stopped before it began")
 
     def _hard_cancel(self) -> None:
         cancel = self._x.run.cancel
         assert cancel is not None
-        self._x.stop_canceled(cancel.reason)
+        self._x.stop_canceled(cancel.reason, cancel.cause or StopCause.CALLER)
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)

@@ -26,6 +26,7 @@ from placet.events.event import Event
 from placet.ir.action import Action
 from placet.ir.proposal import Proposal, new_id
 from placet.ir.result import ProposalResult
+from placet.ir.stop_cause import StopCause
 from placet.runtime.scope import Scope
 from placet.runtime.shown import shown_result
 from placet.server import offer
@@ -171,7 +172,8 @@ class Face:
         try:
             result = await asyncio.shield(running)
         except asyncio.CancelledError:
-            cancel.cancel(self.ending or "the client took the call back", hard=True)
+            cause = StopCause.SHUTDOWN if self.ending else StopCause.CALLER
+            cancel.cancel(self.ending or "the client took the call back", hard=True, cause=cause)
             with anyio.CancelScope(shield=True):
                 await asyncio.gather(running, return_exceptions=True)
                 await self._runtime.events.settle()

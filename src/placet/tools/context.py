@@ -23,6 +23,7 @@ import msgspec
 from placet.errors import UsageError
 from placet.ir.json_value import JsonValue
 from placet.ir.provenance import Labels
+from placet.ir.stop_cause import StopCause
 
 if TYPE_CHECKING:
     # The default lets `ToolContext` stand for `ToolContext[Any]`. Only checkers need it, and 3.11's typing
@@ -47,7 +48,7 @@ class Cancel:
     (True, False, 'the user pressed stop')
     """
 
-    __slots__ = ("_callbacks", "_lock", "_soft", "hard", "reason", "requested")
+    __slots__ = ("_callbacks", "_lock", "_soft", "cause", "hard", "reason", "requested")
 
     def __init__(self) -> None:
         self.requested: bool = False
@@ -56,21 +57,30 @@ class Cancel:
         """Whether work in flight is to be stopped, too."""
         self.reason: str = ""
         """The reason of the first call of `cancel`; empty before."""
+        self.cause: StopCause | None = None
+        """The cause of the first call of `cancel`; `None` before."""
         self._callbacks: dict[object, Callable[[], object]] = {}
         self._soft: dict[object, Callable[[], object]] = {}
         self._lock = Lock()
 
-    def cancel(self, reason: str = "cancellation requested by caller", *, hard: bool = False) -> None:
-        """Request a stop. A later call can make a soft cancel hard, but keeps the first reason.
+    def cancel(
+        self,
+        reason: str = "cancellation requested by caller",
+        *,
+        hard: bool = False,
+        cause: StopCause = StopCause.CALLER,
+    ) -> None:
+        """Request a stop. A later call can make a soft cancel hard, but keeps the first reason and cause.
 
         Args:
-            reason: Why; shown in results and events.
+            reason: Why, in words; shown in results and events.
             hard: Also stop work in flight.
+            cause: Why, as a value: what happens next may depend on it.
         """
         with self._lock:
             if not self.requested:
                 # The reason is set first: a reader without the lock who sees `requested` finds it.
-                self.reason = reason
+                self.reason, self.cause = reason, cause
                 self.requested = True
             waiting = list(self._soft.values())
             self._soft.clear()

@@ -19,6 +19,7 @@ from placet.inference.model import Intent, Model, Piece, Request, Result, Though
 from placet.inference.tools import account
 from placet.inference.usage import Usage
 from placet.ir.result import Waiting
+from placet.ir.stop_cause import StopCause
 from placet.ir.tool_spec import ToolSchema
 from placet.policy.marks import Marks
 from placet.runtime.calls import words_of
@@ -60,6 +61,7 @@ class Halt(NamedTuple):
     status: End
     error: str
     waiting: Sequence[Waiting] = ()
+    cause: StopCause | None = None
 
 
 class Terms(NamedTuple):
@@ -128,7 +130,7 @@ class Asking:
             assert self._run.budget is not None
             return Halt("budget", used_up_words("max_duration_ms", self._run.budget))
         if self._cancel is not None and self._cancel.requested:
-            return Halt("cancelled", self._cancel.reason or "it was cancelled")
+            return Halt("cancelled", self._cancel.reason or "it was cancelled", cause=self._cancel.cause)
         limit = self._run.used_up()
         if limit is None:
             return None
@@ -155,7 +157,7 @@ class Asking:
                     self._take(note.result)
                     return note.result
                 case Failed():
-                    raise (ContextTooLong if note.error == TOO_LONG else ModelError)(note.error)
+                    raise (ContextTooLong if note.is_too_long else ModelError)(note.error)
                 case Overflowed():
                     raise ContextTooLong("the conversation was too long")
         self._is_recalled = False
@@ -280,7 +282,7 @@ class Asking:
         if self._is_recalled:
             return None  # Another model may read more.
         self._say_failed(clean(words_of(error), LOGGED), error)
-        self._tell(Failed(TOO_LONG))
+        self._tell(Failed(TOO_LONG, is_too_long=True))
         return Halt("error", TOO_LONG)
 
     def _say_room(self, made: Compacted) -> None:
@@ -347,4 +349,4 @@ class Asking:
             return
         assert self._cancel is not None
         self._is_out_of_time = True
-        self._cancel.cancel("the time is over", hard=True)
+        self._cancel.cancel("the time is over", hard=True, cause=StopCause.DEADLINE)

@@ -30,6 +30,7 @@ from placet.inference.model import Intent, Model, Result
 from placet.inference.profile import HARNESS
 from placet.ir.ending import CallKind
 from placet.ir.provenance import UNRECORDED, Provenance, typed_in
+from placet.ir.stop_cause import StopCause
 from placet.ir.tool_spec import ToolSchema
 from placet.policy.marks import labels_from
 from placet.runtime.calls import words_of
@@ -229,7 +230,9 @@ class TurnLoop(Acting):
                     return known.ending
                 if self._recalled and isinstance(self._recalled[0], Said):
                     self._take_back(message)
-                    return self._ending(Halt("cancelled", "it was left for another message"))
+                    return self._ending(
+                        Halt("cancelled", "it was left for another message", cause=StopCause.SUPERSEDED)
+                    )
                 halt = None if self._recalled else self._halt()
                 if halt is None and self._turns >= self._limits.turns:
                     halt = Halt("max_turns", f"stopped after {self._turns} turns without finishing")
@@ -362,7 +365,7 @@ class TurnLoop(Acting):
         """No more is to come of the message before, also after a restart. Without an ending it was
         interrupted."""
         if ending is None:
-            ending = self._ending(Halt("cancelled", "it was interrupted"))
+            ending = self._ending(Halt("cancelled", "it was interrupted", cause=StopCause.TASK))
         self._tell(Ended(msgspec.structs.replace(ending, output=None)))
 
     def _ending(self, halt: Halt) -> Ending:
@@ -383,6 +386,7 @@ class TurnLoop(Acting):
             cost_usd=self._cost if self._usage is not None else None,
             run_id=self._run.run_id,
             error=halt.error or None,
+            stop_cause=halt.cause,
             waiting=tuple(halt.waiting),
             is_cut_off=halt.status in FINISHED and self._is_cut_off,
             cut_off=self._cut_off,

@@ -27,6 +27,7 @@ from placet.inference.wrappers.recording import Recording
 from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.ending import CallKind
 from placet.ir.provenance import Provenance
+from placet.ir.stop_cause import StopCause
 from placet.runtime.calls import words_of
 from placet.safe_text import clean
 from placet.turns import run_lines
@@ -38,7 +39,6 @@ from placet.turns.loop import TurnLoop
 from placet.turns.output import OutputType, OutputUnfit
 from placet.turns.recorded_run import read_run
 from placet.turns.run_lines import (
-    LETTERS,
     Begun,
     Between,
     Came,
@@ -47,6 +47,7 @@ from placet.turns.run_lines import (
     RunLine,
     Stop,
     StopAt,
+    letter_of,
     told,
 )
 from placet.turns.told import Failed
@@ -248,7 +249,7 @@ class RecordedLoop(TurnLoop):
             tools=[KnownTool(each.name, each.schema.risk) for each in offer.tools],
             absent=offer.absences(),
             output=None if output is None else output.schema,
-            recalled="".join(LETTERS[type(note).__name__] for note in notes) or None,
+            recalled="".join(map(letter_of, notes)) or None,
             failures_recalled=tuple(note.error for note in notes if isinstance(note, Failed)),
         )
 
@@ -284,7 +285,7 @@ class RecordedLoop(TurnLoop):
         halt = super()._halt()
         # A call that was stopped brings the reason with its result.
         if halt is not None and self._stop is None and not self._calls_under_way:
-            self._stop = self._here(Stop(status=halt.status, error=halt.error))
+            self._stop = self._here(Stop(status=halt.status, error=halt.error, cause=halt.cause))
         return halt
 
     def _here(self, stop: Stop | None) -> StopAt:
@@ -314,7 +315,7 @@ class RecordedLoop(TurnLoop):
             self._record.came_before(Came(number=came.asked.number, message=message))
             return
         halt = came.halt
-        stop = None if halt is None else Stop(status=halt.status, error=halt.error)
+        stop = None if halt is None else Stop(status=halt.status, error=halt.error, cause=halt.cause)
         self._record.came(Came(number=came.asked.number, message=message, stop=stop))
 
     # What the model brings
@@ -358,7 +359,9 @@ class RecordedLoop(TurnLoop):
         if self._is_open:
             # Nobody waited for the end.
             self._is_open = False
-            interrupted = ending or self._ending(Halt("cancelled", "it was interrupted"))
+            interrupted = ending or self._ending(
+                Halt("cancelled", "it was interrupted", cause=StopCause.TASK)
+            )
             self._stop = self._stop or self._here(None)
             self._tell_end(interrupted)
 

@@ -180,7 +180,7 @@ class _ReplayedLoop(TurnLoop):
 
     def _halt(self) -> Halt | None:
         stop = self._script.stop_at(self._turn, self._results, is_asking=self._asking == self._turn)
-        return super()._halt() if stop is None else Halt(stop.status, stop.error)
+        return super()._halt() if stop is None else Halt(stop.status, stop.error, cause=stop.cause)
 
     async def _one(self, asked: Asked) -> CallCame:
         if asked.proposal is None:
@@ -192,7 +192,7 @@ class _ReplayedLoop(TurnLoop):
             other = await self._real.compare(asked, came.message, self._turn)
             if other is not None:
                 self._script.leave_at(other)
-        halt = None if came.stop is None else Halt(came.stop.status, came.stop.error)
+        halt = None if came.stop is None else Halt(came.stop.status, came.stop.error, cause=came.stop.cause)
         return CallCame(
             asked, came.message.text, "failed" if came.message.is_error else "succeeded", halt=halt
         )

@@ -23,6 +23,7 @@ from placet.inference.messages import ToolResult, User
 from placet.inference.wrappers.digests import plain
 from placet.inference.wrappers.record_file import Told
 from placet.ir.json_value import JsonValue
+from placet.ir.stop_cause import StopCause
 from placet.ir.tool_spec import Risk
 from placet.policy.budget import CostBudget
 from placet.turns.ending import End, Ending
@@ -47,6 +48,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 
     status: End
     error: str
+    cause: StopCause | None = None
 
 
 class Came(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,10 +90,10 @@ class Begun(_RunLine, frozen=True, tag="begun"):
     """By name, why a tool was not there."""
     output: Mapping[str, JsonValue] | None = None
     """JSON Schema that the final answer had to fit."""
-    recalled: Annotated[str, msgspec.Meta(pattern="^[safoe]*$")] | None = None
-    """Of a run that was taken up again: what it knew from before, a letter each (see `LETTERS`)."""
+    recalled: Annotated[str, msgspec.Meta(pattern="^[saftoe]*$")] | None = None
+    """Of a run that was taken up again: what it knew from before, a letter each (see `letter_of`)."""
     failures_recalled: Sequence[str] = ()
-    """The words of each `f` among them."""
+    """The words of each `f` and `t` among them."""
 
 
 class Said(_RunLine, frozen=True, tag="said"):
@@ -138,11 +140,15 @@ class Ended(_RunLine, frozen=True, tag="ended"):
 
 RunLine: TypeAlias = Begun | Said | Between | Failed | Ended
 
-LETTERS = {"Said": "s", "Answered": "a", "Failed": "f", "Overflowed": "o", "Ended": "e"}
-"""By the name of its class, how a note of the journal is told in one letter."""
+_LETTERS = {"Said": "s", "Answered": "a", "Failed": "f", "Overflowed": "o", "Ended": "e"}
 
 _encode = msgspec.json.Encoder(enc_hook=plain).encode
 _decoder: msgspec.json.Decoder[RunLine] = msgspec.json.Decoder(RunLine)
+
+
+def letter_of(note: object) -> str:
+    """A note of the journal in one letter, by its class; `t` is a failure because it was too long."""
+    return "t" if getattr(note, "is_too_long", False) else _LETTERS[type(note).__name__]
 
 
 def told(line: RunLine) -> Told:

@@ -98,8 +98,8 @@ class Script:
                         notes.append(told.Said(next(said)))
                     case "a":
                         notes.append(told.Answered(next(answers)))
-                    case "f":
-                        notes.append(told.Failed(next(words)))
+                    case "f" | "t":
+                        notes.append(told.Failed(next(words), is_too_long=letter == "t"))
                     case "o":
                         notes.append(told.Overflowed())
                     case _:

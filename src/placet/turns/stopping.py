@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from placet.ir.stop_cause import StopCause
 from placet.tools.context import Cancel
 from placet.turns.limits import used_up_words
 
@@ -45,7 +46,7 @@ def in_time(run: OpenRun | None, *outer: Cancel | None) -> Iterator[Cancel]:
             yield inner
             return
         words = used_up_words("max_duration_ms", budget)
-        with when_late(run, lambda: inner.cancel(words, hard=True)):
+        with when_late(run, lambda: inner.cancel(words, hard=True, cause=StopCause.DEADLINE)):
             yield inner
 
 
@@ -77,7 +78,7 @@ def when_late(run: OpenRun, ring: Callable[[], None]) -> Iterator[None]:
 
 
 def _pass_on(outer: Cancel, inner: Cancel, hard: bool) -> None:
-    inner.cancel(outer.reason, hard=hard)
+    inner.cancel(outer.reason, hard=hard, cause=outer.cause or StopCause.CALLER)
 
 
 async def stopped_by(cancel: Cancel, work: Coroutine[Any, Any, object]) -> bool:

@@ -44,6 +44,8 @@ class Failed(_Told, frozen=True, tag="failed"):
     """The model gave none; or the one before came to nothing, and is to be asked for again."""
 
     error: str
+    is_too_long: bool = False
+    """Whether the model cannot read so much, and nothing more can be left out."""
 
 
 class Overflowed(_Told, frozen=True, tag="overflowed"):
