@@ -12,7 +12,7 @@ import subprocess
 
 from tests.servers.apt import install
 
-PACKAGES = {"rg": "ripgrep", "bwrap": "bubblewrap", "curl": "curl"}
+PACKAGES = {"rg": "ripgrep", "bwrap": "bubblewrap", "curl": "curl", "chromium": "chromium"}
 """The program, and the package that brings it under the same name everywhere."""
 
 

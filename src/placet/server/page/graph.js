@@ -18,15 +18,16 @@ export function Graph({ layout, actions, selected, select }) {
     });
   };
   useEffect(() => {
+    if (!box.current) return undefined; // nothing is laid out yet
     look();
     const observer = new ResizeObserver(look);
     observer.observe(box.current);
     return () => observer.disconnect();
   }, [zoom, layout]);
   if (!layout) return null;
-  const places = layout.places ??= new Map(layout.nodes.map((node) => [node.key, node]));
+  const places = layout.places ??= placed(layout);
   const inSight = (node) => node.x + node.w >= sight.left && node.x <= sight.right && node.y + node.h >= sight.top && node.y <= sight.bottom;
-  const nodes = layout.nodes.filter(inSight);
+  const nodes = [...places.values()].filter(inSight);
   const edges = layout.edges.filter(([from, to]) => crosses(places.get(from), places.get(to), sight)).slice(0, 4000);
   return html`<div class="graphbox"><div class="zoom" role="group" aria-label="Zoom">
       <button aria-label="Smaller" disabled=${zoom === ZOOMS[0]} onClick=${() => setZoom(ZOOMS[ZOOMS.indexOf(zoom) - 1])}>−</button>
@@ -37,6 +38,9 @@ export function Graph({ layout, actions, selected, select }) {
       ${nodes.map((node) => html`<${Node} key=${node.key} node=${node} action=${actions[node.key]} selected=${selected === node.key} select=${select} />`)}
     </svg></div></div>`;
 }
+
+// All boxes have one size, which the server sends once.
+const placed = ({ nodes, node_width: w, node_height: h }) => new Map(nodes.map((node) => [node.key, { ...node, w, h }]));
 
 function Node({ node, action, selected, select }) {
   const status = action?.status ?? "proposed";

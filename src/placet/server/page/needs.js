@@ -35,9 +35,9 @@ export function Needs() {
   useEffect(() => shortcuts({
     j: ["next", () => setAt((old) => Math.min(old + 1, (items?.length ?? 1) - 1))],
     k: ["previous", () => setAt((old) => Math.max(0, old - 1))],
-    a: ["approve once", () => press(list.current, chosen, ["once", "approve"])],
-    d: ["deny", () => press(list.current, chosen, ["deny"])],
-  }), [items, chosen]);
+    a: ["approve once", () => press(list.current, ["once", "approve"])],
+    d: ["deny", () => press(list.current, ["deny"])],
+  }), [items]);
   useEffect(() => { list.current?.children[chosen]?.scrollIntoView({ block: "nearest" }); }, [chosen]);
   return html`<section class="needs"><h2>Needs you</h2>
     ${items == null ? html`<${Empty}>Loading</${Empty}>` : items.length === 0 ? html`<${Empty}>Nothing waits for you.</${Empty}>` : null}
@@ -46,8 +46,9 @@ export function Needs() {
   </section>`;
 }
 
-function press(list, index, answers) {
-  const card = list?.children[index];
+// What is marked on the screen is what a key decides, also right after another key.
+function press(list, answers) {
+  const card = list?.querySelector('[aria-selected="true"]');
   for (const answer of answers) {
     const found = card?.querySelector(`button[data-answer="${answer}"]`);
     if (found) return found.click();
