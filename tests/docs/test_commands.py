@@ -3,13 +3,14 @@
     ```console          is run by test_pages.py, always
     ```sh               is in the table ELSEWHERE: what runs it, or why nothing here can
     `placet ...`        is held against the command line as it is; `make X`, `python FILE` and `pytest PATH`
-                        against the files of the clone
+                        against the files of the clone; so are the commands that messages of the program name
 
 Words in capitals (PLAN.json, KEY=VALUE) and `...` stand for whatever a reader puts there.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import re
@@ -518,6 +519,52 @@ def test_a_command_that_is_wrong_is_found(command: str, problem: str) -> None:
     [found] = problems(command, DOCS / "index.md")
 
     assert problem in found
+
+
+# --- Messages of the program ---
+
+_ADVISED = re.compile(
+    r"(?:`|: |^ *)(placet [a-z-]+(?: [^`\n]*?)?)[.,;]?(?=`|$|\n|(?<!\.)[.,;)] )", re.MULTILINE
+)
+
+
+def texts_of(source: str) -> Iterator[str]:
+    """The texts in a program. What is put into one stands there as `...`, unless it only adds to a word."""
+    tree = ast.parse(source)
+    parts = {id(part) for each in ast.walk(tree) if isinstance(each, ast.JoinedStr) for part in each.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            whole = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values
+            )
+            yield re.sub(r"(?<=\w)\0", "", whole).replace("\0", "...")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node.value
+
+
+def advised(source: str) -> list[str]:
+    return [found[1] for text in texts_of(source) for found in _ADVISED.finditer(text)]
+
+
+def test_commands_that_messages_name_exist() -> None:
+    # The name of a report, not a command.
+    found = {
+        command: name_of(file)
+        for file in files_of("src")
+        if file.suffix == ".py"
+        for command in advised(file.read_text(encoding="utf-8"))
+        if command != "placet agents"
+    }
+
+    assert len(found) > 150
+    wrong = {f"{found[command]}: {command}": problems(command, DOCS / "index.md") for command in found}
+    assert {command: problem for command, problem in wrong.items() if problem} == {}
+
+
+def test_commands_are_found_in_messages() -> None:
+    source = """f"There is no run '{run}'. See: placet runz{db}. Or `placet run {plan} --log`." """
+
+    assert advised(source) == ["placet runz", "placet run ... --log"]
 
 
 # --- Models on this machine ---

@@ -262,7 +262,7 @@ def _tool_problems(key: str, names: Sequence[str]) -> Iterator[Problem]:
             yield Problem(place, "it is empty, or has spaces or hidden characters around a name")
         elif "*" in name or "?" in name:
             yield Problem(
-                place, f"'{clean(name, 80)}' is a pattern", "Name each tool exactly: placet tools lists them."
+                place, f"'{clean(name, 80)}' is a pattern", "Name each tool exactly. List them: placet tools"
             )
         elif name in seen:
             yield Problem(place, f"'{clean(name, 80)}' stands there twice")

@@ -260,7 +260,7 @@ def _digest(secret: str) -> str:
 def _named(known: Sequence[Token], name: str) -> Token:
     found = next((t for t in known if t.name == name and t.of is None), None)
     if found is None:
-        raise UsageError(f"There is no token '{name}'. See: placet serve tokens")
+        raise UsageError(f"There is no token '{name}'. See: placet serve token list")
     return found
 
 
