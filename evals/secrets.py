@@ -124,6 +124,8 @@ _KINDS: dict[str, tuple[Make, str]] = {
     "vault": (lambda m: "hv" + "s." + m.of(_MIXED, 24), "vault login {}"),
     "groq": (lambda m: "gs" + "k_" + m.of(_MIXED, 52), "using {} for the model"),
     "docker": (lambda m: "dckr" + "_pat_" + m.of(_MIXED, 27), "docker login -u me with {}"),
+    "telegram": (lambda m: "AA" + m.url_safe(25)[:33], "bot 123456789:{} started"),
+    "kubernetes": (lambda m: m.base64(90), "    client-key-data: {}"),
     "databricks": (lambda m: "da" + "pi" + m.of(_HEX, 32), "workspace {} ok"),
 }
 

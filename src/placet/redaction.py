@@ -49,7 +49,8 @@ _SAFE_IN_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 _NO_TEXT = frozenset({int, float, bool, type(None)})
 
 _SURE = """password passwords passwd passphrase pwd authorization api_key api_keys access_key secret_key
-    private_key signing_key encryption_key master_key account_key connection_string basic_auth"""
+    private_key signing_key encryption_key master_key account_key client_key_data connection_string
+    basic_auth"""
 _LIKELY = "secret secrets token credential credentials cookie cookies bearer jwt otp pw dsn"
 """Words of ordinary prose too: in a text, `token: expected` is none, while `token: a81fc9d2` is one."""
 _PASS = "db smtp mail user admin root"
@@ -98,6 +99,7 @@ _SHAPES = {
         "dop_v1_ hvs. gsk_ dckr_pat_ shpat_ lin_api_"
     ),
     rf"{_START}(dapi[0-9a-f]{{32}}[\w-]*)": "dapi",
+    r"(?<=[0-9]{8}):(AA[\w-]{33})(?![\w-])": ":aa",  # Of a bot of Telegram, behind its number.
     # Words with hyphens begin like this too; keys have digits, or no hyphen for a long time.
     rf"{_START}(sk-(?:(?=[A-Za-z_-]{{0,60}}[0-9])[\w-]{{20,}}|[A-Za-z0-9]{{20,}}[\w-]*))": "sk-",
 }

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placet.checks.contract import Check, Contract, contract_of
+from placet.checks.contract import Check, CheckResult, Contract, contract_of
 from placet.checks.sealing import Seal
 from placet.errors import UsageError
 from tests.properties.effort import UNHURRIED, examples
@@ -287,6 +287,19 @@ def test_what_python_compiled_is_no_change_of_a_test() -> None:
     for folder in ("", "tests/", "pkg/", "scripts/"):
         assert sealed.why(f"{folder}__pycache__/test_core.cpython-311-pytest-9.2.0.pyc") == ""
     assert sealed.why("tests/test_app.pyc") == "is a test"
+
+
+def test_what_a_check_did_not_find_as_it_was_needs_a_person() -> None:
+    sources = {
+        "shop.py": "def total(): ...\nif __name__ == '__main__':\n    total()\n",
+        "money.py": "def near(): ...\n",
+        "tests/test_shop.py": "from money import near\nfrom shop import total\n",
+    }
+    seal = Seal.of(contract_of(["pytest"]), list(sources), sources=sources)
+    result = CheckResult(name="pytest", command="pytest", passed=True, rewritten=("money.py", "shop.py"))
+
+    assert list(seal.doubts(["shop.py"], [result])) == ["money.py"]
+    assert seal.doubts([], [result]) == {}
 
 
 def test_a_contract_that_cannot_be_used_makes_no_seal() -> None:

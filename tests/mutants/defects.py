@@ -638,6 +638,20 @@ DEFECTS: tuple[Defect, ...] = (
         ("tests/policy/test_flow.py",),
     ),
     Defect(
+        "an answer that its tool has labelled is a source",
+        "policy/sources.py",
+        "mark in answer.labelled or not",
+        "not",
+        ("tests/turns/test_sources.py",),
+    ),
+    Defect(
+        "labels that a tool has put on an answer are lost by a restart",
+        "runtime/notes.py",
+        "        if ended.labelled:",
+        "        if False:",
+        ("tests/turns/test_sources.py", "tests/policy/test_flow.py"),
+    ),
+    Defect(
         "governance: an answer counts for what the model wrote before",
         "policy/sources.py",
         "            if before <= first\n",
@@ -1424,6 +1438,20 @@ DEFECTS: tuple[Defect, ...] = (
         "checks/sealing.py",
         "        if OWN in parts:\n            return convention(plain)\n",
         "",
+        ("tests/checks/test_sealing.py",),
+    ),
+    Defect(
+        "compiled code is loaded in the place of a sealed source",
+        "checks/sealing.py",
+        """            return self._compiled("/".join(parts[:at]), parts[at + 1 :])""",
+        """            return \"\"""",
+        ("tests/checks/test_export_guard.py",),
+    ),
+    Defect(
+        "a file in doubt is rewritten while a check runs, and nobody looks",
+        "checks/sealing.py",
+        "for result in results for path in result.rewritten} if changed",
+        "for result in results for path in result.rewritten} if False",
         ("tests/checks/test_sealing.py",),
     ),
     Defect(

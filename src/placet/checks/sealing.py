@@ -164,8 +164,10 @@ class Seal:
     def doubts(self, paths: Iterable[str], results: Sequence[CheckResult]) -> dict[str, str]:
         """Those of some changed paths that a person has to look at, each with the reason; also those that the
         checks did not find as they were in the change, because the code under test rewrote them."""
-        rewritten = {path for result in results for path in result.rewritten}
-        found = {path: why for path in paths if (why := self.doubt(path, results))}
+        changed = list(paths)
+        # Of a tree that is as it was, the results are those of the baseline.
+        rewritten = {path for result in results for path in result.rewritten} if changed else set()
+        found = {path: why for path in changed if (why := self.doubt(path, results))}
         for path in sorted(rewritten):
             if why := self.doubt(path, results):
                 found[path] = f"was rewritten while a check ran; it {why}"
