@@ -37,9 +37,9 @@ NEEDS = {
     "postgres": ["runs", "--db", "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"],
     "local": ["model", "--json"],
     "embed": ["model", "--json"],
-    "server": ["serve", "--no-open"],
+    "server": ["serve", "--no-open", "--host", "0.0.0.0"],  # Refused before it would serve.
 }
-"""Something to ask for that needs the extra."""
+"""Something to ask for that needs the extra, and ends by itself."""
 
 pytestmark = pytest.mark.timeout(600)
 
