@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 
@@ -29,12 +29,12 @@ WRITE = {"origin": ORIGIN, "x-placet": "1", "content-type": "application/json"}
 class Web:
     """One server, and clients of it."""
 
-    def __init__(self, records: Records, folder: Path) -> None:
+    def __init__(self, records: Records, folder: Path, db: str) -> None:
         self.records = records
         self.tokens = Tokens(folder / "server")
         self.owner = self.tokens.owner()
         self.redactor = Redactor([self.owner])
-        self.site: Site = make_site(records, self.tokens, self.redactor, folders=[str(folder)])
+        self.site: Site = make_site(records, self.tokens, self.redactor, folders=[str(folder)], db=db)
         self.app: Asgi = make_app(self.site, hosts=[HOST], origins=[ORIGIN], cookie=COOKIE)
 
     def client(self, token: str | None = None, **more: Any) -> httpx2.AsyncClient:
@@ -98,10 +98,12 @@ def echo(text: str) -> str:
     return text
 
 
+W = TypeVar("W", bound=Web)
+
+
 @asynccontextmanager
-async def opened(folder: Path, url: str | None = None) -> AsyncIterator[Web]:
+async def opened(folder: Path, url: str | None = None, *, kind: type[W] = Web) -> AsyncIterator[W]:
     """A web over a fresh database in a folder, or over the one at `url`."""
-    with open_records(
-        url or str(folder / "placet.db"), create=True, writes=True, anchor=folder / "a"
-    ) as records:
-        yield Web(records, folder)
+    db = url or str(folder / "placet.db")
+    with open_records(db, create=True, writes=True, anchor=folder / "a") as records:
+        yield kind(records, folder, db)

@@ -389,14 +389,14 @@ def began_with(output: Output, given: str, model: str | None, db: str | None) ->
     from pathlib import Path
 
     from placet.app.app import open_records
+    from placet.app.beginning import beginning_of
     from placet.app.coder import find_session
-    from placet.cli.beginning import beginning_of
     from placet.sandbox.isolation import LEVELS
 
     with open_records(db) as records:
         session = find_session(records, given)
         summary = records.journal.find(session.id)
-    began = beginning_of(output, summary, tools=None, policies=None, model=model, db=db)
+    began = beginning_of(summary, say=output.talk, tools=None, policies=None, model=model, db=db)
     asked = summary.context.get("asked_isolation")
     return Began(
         session=session.id,

@@ -17,7 +17,7 @@ import click
 
 from placet.cli.output import OPENING, Output, OutputLost, terminal_width
 from placet.cli.pulse import has_colour, pulse_of_stderr
-from placet.cli.speech import Speech
+from placet.render.speech import Speech
 from placet.render.wrapping import StreamWrap, wrap_text
 
 if TYPE_CHECKING:

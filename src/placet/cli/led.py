@@ -44,9 +44,9 @@ def go_on(
     """
     from placet.agents.kept import agent_of
     from placet.app.assistant import began_here, kept_set_up, make_assistant, workspace_kept
+    from placet.app.beginning import beginning_of
     from placet.app.coder import session_of
     from placet.assistant.assistant import kept_of
-    from placet.cli.beginning import beginning_of
     from placet.cli.conversing import Told, closing, lead, open_for
     from placet.errors import UsageError
     from placet.loops.round import LEADER
@@ -78,7 +78,7 @@ def go_on(
         raise UsageError(
             f"Run '{summary.run_id}' is a conversation, which has no one result: without --json."
         )
-    began = beginning_of(output, summary, tools=tools, policies=policies, model=model, db=db)
+    began = beginning_of(summary, say=output.talk, tools=tools, policies=policies, model=model, db=db)
     yes_to, recording = kept_set_up(summary.context)
     if recording is not None and not os.path.exists(recording):
         # Without its beginning no recording can be replayed, so there is nothing to go on with.

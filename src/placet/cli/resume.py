@@ -69,7 +69,7 @@ def resume(
     """
     output.claim()
     from placet.app.app import Asking, is_a_programs, open_app, open_records
-    from placet.cli.beginning import beginning_of
+    from placet.app.beginning import beginning_of
     from placet.cli.execution import Told, carry_out, patience
     from placet.cli.isolation import tell_lowering
     from placet.cli.led import go_on
@@ -98,7 +98,7 @@ def resume(
             db=db,
             as_json=as_json,
         )
-    began = beginning_of(output, summary, tools=tools, policies=policies, model=model, db=db)
+    began = beginning_of(summary, say=output.talk, tools=tools, policies=policies, model=model, db=db)
     schedule: Schedule = "dataflow" if context.get("schedule") == "dataflow" else "levels"
     if is_a_programs(summary, record):
         raise UsageError(

@@ -21,6 +21,7 @@ import msgspec
 from placet.events import schema
 from placet.events.event import Event
 from placet.ir.proposal import Proposal
+from placet.ir.result import CostSummary
 from placet.ir.to_dict import ToDict
 
 ViewKind = Literal["unknown", "plan", "turns", "code", "round"]
@@ -380,6 +381,8 @@ class RunFold:
         self._changed: set[str] = set()
         self._keys: dict[str, dict[str | int, None]] = {name: {} for name in _KEYED}
         """The items that changed, in the order in which they first did."""
+        self._told: dict[str, float] = {}
+        """The cost so far, as the newest proposal told it."""
         self._proposals: dict[str, int] = {}
         """Positions of the proposals."""
 
@@ -785,13 +788,12 @@ class RunFold:
         self._changed.add("counts")
 
     def _add_up(self, said: schema.ProposalEnded) -> None:
-        cost, given = self.view.cost, said.cost
-        cost.tool_calls += given.tool_calls
-        cost.actions_executed += given.actions_executed
-        cost.actions_rejected += given.actions_rejected
-        cost.actions_skipped += given.actions_skipped
-        cost.retries += given.retries
-        cost.total_duration_ms += given.total_duration_ms
+        # Each end of a proposal tells the cost of the run so far; resumed, a run counts from nothing.
+        for name in CostSummary.__struct_fields__:
+            given, told = getattr(said.cost, name), self._told.get(name, 0)
+            if given > told:
+                self._told[name] = given
+                setattr(self.view.cost, name, getattr(self.view.cost, name) + given - told)
         self._changed.add("cost")
 
     def _spend(self, said: schema.TurnAnswered | schema.ModelAnswered) -> None:

@@ -13,8 +13,9 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from placet import __version__
+from placet.app.engine import EmbeddedEngine
 from placet.server.answers import failure
-from placet.server.api import decisions, meta, runs
+from placet.server.api import access, coding, decisions, knowledge, log, loops, meta, runs, starting
 from placet.server.endpoint import BASE, Endpoint, describe
 from placet.server.guard import Asgi, Guard
 from placet.server.site import Site
@@ -26,7 +27,17 @@ if TYPE_CHECKING:
     from placet.redaction import Redactor
 
 PAGE = Path(__file__).parent / "page"
-ENDPOINTS: tuple[Endpoint, ...] = (*meta.ENDPOINTS, *runs.ENDPOINTS, *decisions.ENDPOINTS)
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *meta.ENDPOINTS,
+    *runs.ENDPOINTS,
+    *starting.ENDPOINTS,
+    *decisions.ENDPOINTS,
+    *coding.ENDPOINTS,
+    *loops.ENDPOINTS,
+    *knowledge.ENDPOINTS,
+    *log.ENDPOINTS,
+    *access.ENDPOINTS,
+)
 _OPEN = {BASE + each.path for each in ENDPOINTS if each.is_open}
 
 
@@ -42,6 +53,8 @@ def make_site(
     stream = Stream(records.events)
     site = Site(records, tokens, stream, redactor, folders=folders, db=db)
     stream.shown, stream.load = site.shown, site.fold
+    if folders:
+        site.engine = EmbeddedEngine(records, db=db, folders=folders)
     site.description = describe(ENDPOINTS, __version__)
     return site
 
@@ -69,7 +82,9 @@ def make_app(
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with site.stream.running():
+            site.begin()
             yield
+            await site.end()
 
     async def login(request: Request) -> Response:
         made = site.tokens.redeem(request.query_params.get("code", ""))

@@ -80,7 +80,8 @@ class Endpoint(NamedTuple):
     """What it answers."""
     summary: str
     query: type = Nothing
-    body: type = Nothing
+    body: Any = Nothing
+    """A type, or a union of types."""
     status: int = 200
     is_open: bool = False
     """Whether it needs no token."""
@@ -150,14 +151,14 @@ def decode_query(items: Sequence[tuple[str, str]], wanted: type) -> Any:
     return _convert(given, wanted, "the query", strict=False)
 
 
-async def _body(request: Request, wanted: type) -> Any:
+async def _body(request: Request, wanted: Any) -> Any:
     data = await request.body()
     if not data.strip() and wanted is Nothing:
         return Nothing()
     return _convert(decode_json(data, "the body"), wanted, "the body", strict=True)
 
 
-def _convert(given: Any, wanted: type, source: str, *, strict: bool) -> Any:
+def _convert(given: Any, wanted: Any, source: str, *, strict: bool) -> Any:
     try:
         return msgspec.convert(given, wanted, strict=strict)
     except msgspec.ValidationError as error:

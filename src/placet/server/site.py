@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from placet.errors import UnknownApproval, UnknownRun
+from placet.errors import PlacetError, UnknownApproval, UnknownRun
 from placet.events.event import Event
 from placet.events.run_view import RunFold
+from placet.events.stream import StreamEvent, TextDelta, ThinkingDelta
+from placet.render.speech import Speech
 from placet.runtime.account import LISTED_ACTIONS
 from placet.runtime.shown import shown_proposal
 from placet.server.answers import NotFound
@@ -16,10 +20,15 @@ from placet.server.tokens import Token, Tokens
 
 if TYPE_CHECKING:
     from placet.app.app import Records
+    from placet.app.engine import EmbeddedEngine
     from placet.approvals.approval import Approval
     from placet.durable.sql import RunSummary
     from placet.redaction import Redactor
     from placet.server.stream import Stream
+
+
+MOST_MISSED = 500
+"""Runs that are looked at when the server starts."""
 
 
 class Site:
@@ -42,6 +51,11 @@ class Site:
         self.redactor = redactor
         self.folders = tuple(folders)
         self.db = db
+        self.engine: EmbeddedEngine | None = None
+        """Who does the work; None where nothing is begun here."""
+        self._speeches: dict[tuple[str, bool], Speech] = {}
+        """What models are saying, and thinking, by their runs."""
+        self._catching_up: asyncio.Task[None] | None = None
         self.is_draining = False
         self.description: dict[str, Any] = {}
         """The API, as OpenAPI."""
@@ -58,6 +72,70 @@ class Site:
             with suppress(UnknownRun):
                 fold.plan(shown_proposal(self.records.journal.record(run_id).proposal, self.redactor))
         return fold
+
+    def begin(self) -> None:
+        """Let the engine hear of decisions, and everybody who watches of what a model says. On the event
+        loop."""
+        engine = self.engine
+        if engine is None:
+            return
+        loop = asyncio.get_running_loop()
+
+        def send(kind: str, run_id: str, tenant: str | None, data: dict[str, Any]) -> None:
+            with suppress(RuntimeError):  # The loop has gone.
+                loop.call_soon_threadsafe(
+                    partial(self.stream.send, kind, {"run_id": run_id, **data}, tenant=tenant, run_id=run_id)
+                )
+
+        def hear(run_id: str, tenant: str | None, event: StreamEvent[Any]) -> None:
+            match event:
+                case TextDelta() | ThinkingDelta():
+                    is_thought = isinstance(event, ThinkingDelta)
+                    speech = self._speeches.get((run_id, is_thought))
+                    if speech is None:
+                        speech = self._speeches[run_id, is_thought] = Speech(
+                            lambda text: send("text", run_id, tenant, {"text": text, "thinking": is_thought}),
+                            self.redactor.text,
+                            self.redactor.open_tail,
+                        )
+                    speech.say(event.text)
+                case _:
+                    # What else happens is in the log; what was being said is over.
+                    for is_thought in (False, True):
+                        if (ended := self._speeches.pop((run_id, is_thought), None)) is not None:
+                            ended.end()
+
+        def tell(run_id: str, tenant: str | None, reason: str) -> None:
+            send("problem", run_id, tenant, {"message": self.redactor.text(reason)})
+
+        engine.watch, engine.problem = hear, tell
+        self.stream.listen(self._heard)
+        self._catching_up = asyncio.create_task(asyncio.to_thread(self._catch_up))
+
+    def _catch_up(self) -> None:
+        """Go on with what was decided while no server ran."""
+        for summary in self.records.journal.page(status="waiting", limit=MOST_MISSED):
+            with suppress(PlacetError):
+                result = self.records.journal.shown(summary.run_id)
+                asked = (
+                    [each.approval for each in result.waiting if each.approval] if result is not None else []
+                )
+                found = [self.records.approvals.get(each) for each in asked]
+                if self.engine is not None and any(each is not None and each.decision for each in found):
+                    self.engine.decided(summary.run_id)
+
+    def _heard(self, events: Sequence[Event]) -> None:
+        """Go on with what was decided, by whatever process."""
+        engine = self.engine
+        for event in events:
+            if engine is not None and event.kind == "approval_recorded" and event.run_id is not None:
+                engine.decided(event.run_id)
+
+    async def end(self) -> None:
+        """Stop what runs here, so that it can be resumed."""
+        self.is_draining = True
+        if self.engine is not None:
+            await asyncio.to_thread(self.engine.drain)
 
     def drain(self) -> None:
         """Begin nothing more, and let everybody who watches go. On the event loop."""

@@ -7,7 +7,7 @@ memory, and nobody misses an event.
 Keep true:
 1. Log events reach a watcher in the order of the log, without a gap, from the position that it names.
 2. An event is encoded once, however many watch.
-3. Nothing is read while nobody watches.
+3. Nothing is read while nobody watches or listens.
 4. Words that a model says, as they come, are not in the log: they are sent to whoever watches now, and are
    dropped for everybody else.
 """
@@ -119,6 +119,7 @@ class Stream:
         self.load = load or (lambda run: RunFold.of(run, events.scan(run=run)))
         """The view of a run, from all that is in the log."""
         self._live: dict[str, Live] = {}
+        self._listeners: list[Callable[[Sequence[Event]], None]] = []
         self._poll_s = poll_s
         self._ring: deque[Item] = deque(maxlen=kept)
         self._count = 0
@@ -177,6 +178,8 @@ class Stream:
             self._put(encode(self.shown(event)))
         self._seq = found[-1].seq
         self._fold(found)
+        for hear in self._listeners:
+            hear(found)
         self._tell()
 
     def _fold(self, found: Sequence[Event]) -> None:
@@ -207,6 +210,12 @@ class Stream:
         if self._watching:
             self._put(Item(0, kind, tenant, run_id, to_json(data)))
             self._tell()
+
+    def listen(self, hear: Callable[[Sequence[Event]], None]) -> None:
+        """Call a function with every batch of events from now on, whether anybody watches or not."""
+        self._listeners.append(hear)
+        self._watching += 1
+        self._wanted.set()
 
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from placet.app import decisions
 from placet.app.approvals import ApprovalStatus, status_of
 from placet.app.needs import ApprovalNeeded, Need, RoundEscalated, need_of, needs
 from placet.approvals.approval import Approval
@@ -71,15 +72,18 @@ def decide(call: Call) -> Decided:
     said: Decide = call.body
     site = call.site
     approval = site.approval(call.token, call.path["approval"])
-    made = site.records.approvals.decide(
-        approval.id,
+    made = decisions.decide(
+        site.records,
+        approval,
         said.decision,
         by=call.token.name,
         reason=said.reason,
         holds_until=time.time() + said.hold_s if said.hold_s is not None else None,
         fingerprint=said.fingerprint,
+        db=site.db,
     )
-    site.records.note_answer(made)
+    if site.engine is not None:
+        site.engine.decided(made.run_id)
     return _decided(call, made)
 
 

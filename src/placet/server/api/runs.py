@@ -146,6 +146,9 @@ def event_page(call: Call, query: Any, *, run: str | None) -> EventPage:
     found = site.records.events.query(
         run=run,
         kind=kinds,
+        tool=getattr(query, "tool", None),
+        since=getattr(query, "since", None),
+        until=getattr(query, "until", None),
         tenant=call.token.tenant,
         after=query.after,
         limit=query.limit,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from placet.cli.output import Output
     from placet.durable.sql import RunSummary
     from placet.ir.json_value import JsonValue
     from placet.sandbox.isolation import Level
@@ -27,15 +27,15 @@ class Beginning(NamedTuple):
 
 
 def beginning_of(
-    output: Output,
     summary: RunSummary,
     *,
+    say: Callable[[str], None],
     tools: str | None,
     policies: str | None,
     model: str | None,
     db: str | None,
 ) -> Beginning:
-    """How a run was set up, with what is named anew.
+    """How a run was set up, with what is named anew. `say` is told of what is not as it was.
 
     Raises:
         UsageError: its file of tools has changed, and was not named anew.
@@ -59,16 +59,16 @@ def beginning_of(
         permissions=_text(context.get("permissions")),
         model=model or _text(context.get("model")),
         isolation=next((level for level in LEVELS if level == context.get("isolation")), None),
-        folder=_folder(output, _text(context.get("folder"))),
+        folder=_folder(say, _text(context.get("folder"))),
     )
 
 
-def _folder(output: Output, began: str | None) -> Path | None:
+def _folder(say: Callable[[str], None], began: str | None) -> Path | None:
     from pathlib import Path
 
     if began is None or Path(began).is_dir():
         return Path(began) if began is not None else None
-    output.talk(f"Note: the folder that the run began in is gone ({began}); the rules of this one hold.")
+    say(f"Note: the folder that the run began in is gone ({began}); the rules of this one hold.")
     return None
 
 

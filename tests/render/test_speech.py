@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placet.cli.speech import Speech
 from placet.redaction import Redactor
+from placet.render.speech import Speech
 from placet.safe_text import clean
 from tests.properties.effort import examples
 

@@ -1,0 +1,238 @@
+"""Work that the server begins, goes on with, and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from placet.server.stream import Watcher
+from tests.server.test_stream import OWNER
+from tests.server.web import Web, opened
+
+WRITES = {"id": "w", "tool": "write_file", "parameters": {"path": "note.txt", "text": "hello"}}
+
+
+class Desk(Web):
+    """A server that may work in one folder."""
+
+    folder: Path
+
+    def script(self, *turns: Any) -> str:
+        """A model that answers with these turns."""
+        path = self.folder / "script.json"
+        path.write_text(json.dumps({"turns": turns}))
+        return f"scripted:{path}"
+
+    async def start(self, **job: Any) -> str:
+        """Begin a run, and return its id."""
+        found = await self.post("/runs", {"folder": str(self.folder), **job})
+        assert found.status_code == 202, found.text
+        return str(found.json()["run_id"])
+
+    async def until(self, look: Callable[[], Any]) -> Any:
+        """What is there once it is there."""
+        async with asyncio.timeout(60):
+            while not (found := await asyncio.to_thread(look)):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        return found
+
+    async def ended(self, run_id: str, *states: str) -> str:
+        """How a run stands once it stands so, and nobody works on it."""
+
+        def look() -> str | None:
+            engine = self.site.engine
+            assert engine is not None
+            at_work = run_id in engine.at_work
+            status = self.records.journal.find(run_id).status if not at_work else "running"
+            return status if status in states else None
+
+        return str(await self.until(look))
+
+
+@pytest_asyncio.fixture
+async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    for name in ("DATA", "CONFIG", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    work = tmp_path / "work"
+    work.mkdir()
+    async with opened(work, str(tmp_path / "placet.db"), kind=Desk) as web:
+        web.folder = work
+        async with web.site.stream.running():
+            web.site.begin()
+            yield web
+            await web.site.end()
+
+
+async def test_plan_runs_in_the_folder_and_goes_on_once_it_is_approved(desk: Desk) -> None:
+    run_id = await desk.start(kind="plan", plan={"actions": [WRITES]}, permissions="read_only")
+    await desk.ended(run_id, "waiting")
+    (item,) = (await desk.api("/needs-you"))["items"]
+    before = (desk.folder / "note.txt").exists()
+
+    said = await desk.post(f"/approvals/{item['id']}/decision", {"decision": "once"})
+    status = await desk.ended(run_id, "succeeded", "aborted")
+
+    assert not before
+    assert said.status_code == 200
+    assert status == "succeeded"
+    assert (desk.folder / "note.txt").read_text() == "hello"
+
+
+async def test_run_that_another_process_decided_on_goes_on_here(desk: Desk) -> None:
+    """As the command line decides: it records, and the server hears of it by the log."""
+    run_id = await desk.start(kind="plan", plan={"actions": [WRITES]}, permissions="read_only")
+    await desk.ended(run_id, "waiting")
+
+    (asked,) = desk.records.approvals.pending()
+    made = desk.records.approvals.decide(asked.id, "once", by="ann")
+    await asyncio.to_thread(desk.records.note_answer, made)
+
+    assert await desk.ended(run_id, "succeeded", "aborted") == "succeeded"
+
+
+async def test_denied_run_ends_without_the_effect(desk: Desk) -> None:
+    run_id = await desk.start(kind="plan", plan={"actions": [WRITES]}, permissions="read_only")
+    await desk.ended(run_id, "waiting")
+    (asked,) = desk.records.approvals.pending()
+
+    await desk.post(f"/approvals/{asked.id}/decision", {"decision": "deny", "reason": "not now"})
+
+    assert await desk.ended(run_id, "aborted", "succeeded") == "aborted"
+    assert not (desk.folder / "note.txt").exists()
+
+
+async def test_work_starts_only_in_folders_that_were_named(desk: Desk, tmp_path: Path) -> None:
+    (desk.folder / "below").mkdir()
+    (desk.folder / "out").symlink_to(tmp_path)
+    plan = {"actions": []}
+    refused = [
+        await desk.post("/runs", {"kind": "plan", "plan": plan, "folder": folder})
+        for folder in (str(tmp_path), "/", ".", "", str(desk.folder / ".."), str(desk.folder / "out"))
+    ]
+
+    inside = await desk.post("/runs", {"kind": "plan", "plan": plan, "folder": str(desk.folder / "below")})
+
+    assert {each.status_code for each in refused} == {400}
+    assert inside.status_code == 202
+
+
+async def test_folder_that_is_not_trusted_is_refused(desk: Desk) -> None:
+    (desk.folder / ".placet").mkdir()
+    (desk.folder / ".placet" / "settings.toml").write_text('tools = "tools.py"\n')
+    (desk.folder / ".placet" / "tools.py").write_text("raise SystemExit\n")
+
+    found = await desk.post("/runs", {"kind": "plan", "plan": {"actions": []}, "folder": str(desk.folder)})
+
+    assert found.status_code == 400
+    assert "trust" in found.json()["error"]["code"]
+
+
+async def test_task_streams_its_words_and_asks(desk: Desk) -> None:
+    call = {"name": "write_file", "arguments": {"path": "note.txt", "text": "hello"}}
+    model = desk.script({"text": "I shall write it.", "calls": [call]}, {"text": "It is written."})
+    heard: list[bytes] = []
+
+    async def listen() -> None:
+        async for block in desk.site.stream.follow(Watcher(OWNER), None):
+            heard.append(block)
+
+    listening = asyncio.create_task(listen())
+    await desk.until(lambda: heard)
+    run_id = await desk.start(kind="task", text="Write a note.", model=model)
+    await desk.ended(run_id, "waiting")
+    row = (await desk.api(f"/runs/{run_id}"))["run"]
+    (item,) = (await desk.api("/needs-you"))["items"]
+    desk.script({"text": "It is written."})  # A script that is opened again begins anew.
+    await desk.post(f"/approvals/{item['id']}/decision", {"decision": "once"})
+    status = await desk.ended(run_id, "succeeded", "partial", "aborted")
+    listening.cancel()
+
+    assert (row["kind"], row["title"]) == ("task", "Write a note.")
+    assert status == "succeeded"
+    assert (desk.folder / "note.txt").read_text() == "hello"
+    said = [
+        json.loads(part.partition("data: ")[2])
+        for part in b"".join(heard).decode().split("\n\n")
+        if "event: text" in part
+    ]
+    assert "".join(each["text"] for each in said).startswith("I shall write it.")
+    assert {each["run_id"] for each in said} == {run_id}
+
+
+async def test_chat_takes_one_message_after_the_other(desk: Desk) -> None:
+    model = desk.script({"text": "Good morning."}, {"text": "Good evening."})
+    run_id = await desk.start(kind="chat", text="Hello.", model=model)
+    await desk.ended(run_id, "waiting")
+    first = (await desk.api(f"/runs/{run_id}"))["run"]
+
+    said = await desk.post(f"/runs/{run_id}/messages", {"text": "Bye."})
+    await desk.ended(run_id, "waiting")
+    view = (await desk.api(f"/runs/{run_id}"))["view"]
+
+    assert (first["kind"], first["waits_for_message"]) == ("chat", True)
+    assert said.status_code == 202
+    assert [each["text"] for each in view["asked"]] == ["Hello.", "Bye."]
+    assert len(view["turns"]) == 2
+
+
+async def test_running_work_is_stopped(desk: Desk) -> None:
+    slow = {"actions": [{"id": "s", "tool": "shell", "parameters": {"command": "sleep 60"}}]}
+    run_id = await desk.start(kind="plan", plan=slow, permissions="full_access")
+    await desk.until(lambda: desk.records.events.query(run=run_id, kind="action_executing"))
+
+    stopped = await desk.post(f"/runs/{run_id}/cancel", {"reason": "enough"})
+
+    assert stopped.json()["accepted"] is True
+    assert await desk.ended(run_id, "canceled", "aborted", "waiting", "partial") != "succeeded"
+
+
+async def test_drained_server_begins_nothing_more(desk: Desk) -> None:
+    desk.site.drain()
+
+    found = await desk.post("/runs", {"kind": "plan", "plan": {"actions": []}, "folder": str(desk.folder)})
+    health = await desk.api("/health")
+
+    assert found.status_code == 503
+    assert health["status"] == "draining"
+
+
+async def test_mistake_in_a_job_is_told_to_whoever_starts_it(desk: Desk) -> None:
+    jobs: list[dict[str, Any]] = [
+        {"kind": "plan", "plan": {"actions": [{"id": 5}]}},
+        {"kind": "plan", "plan": {"actions": []}, "model": "nobody:knows"},
+        {"kind": "task", "text": " ", "model": "scripted:/nowhere.json"},
+        {"kind": "task", "text": "x", "yes_to": "everything"},
+        {"kind": "code", "intent": "x"},
+        {"kind": "dance"},
+    ]
+
+    found = [await desk.post("/runs", {"folder": str(desk.folder), **job}) for job in jobs]
+
+    assert all(400 <= each.status_code < 500 for each in found), [each.text for each in found]
+    assert all(each.json()["error"]["message"] for each in found)
+
+
+async def test_run_of_a_program_is_left_to_it(desk: Desk) -> None:
+    result = await desk.ask()
+
+    found = await desk.post(f"/runs/{result.run_id}/resume")
+
+    assert found.status_code == 400
+    assert desk.records.journal.find(result.run_id).status == "waiting"
+
+
+async def test_tenants_work_is_the_tenants(desk: Desk) -> None:
+    token = desk.tokens.add("a's", tenant="a", rights=["see", "start"])
+    body = {"kind": "plan", "plan": {"actions": []}, "folder": str(desk.folder)}
+
+    mine = (await desk.post("/runs", body, token=token)).json()["run_id"]
+    await desk.ended(mine, "succeeded")
+
+    assert desk.records.journal.find(mine).tenant == "a"
+    assert [run["run_id"] for run in (await desk.api("/runs", token=token))["runs"]] == [mine]
