@@ -163,8 +163,8 @@ async def _begin_code(job: CodeJob, run_id: str, place: Place, cancel: Cancel) -
 
     from placet.app.coder import kept_contract, open_coder
     from placet.checks.contract import contract_of
-    from placet.coder.repository import find_repository
     from placet.coder.session import CodeLimits
+    from placet.worktree.repository import find_repository
 
     found = await find_repository(Path(job.folder))
     contract = (
