@@ -18,7 +18,8 @@ demo: $(STAMP) ## a model does a small job, and you see every step (MODEL=openai
 	@$(BIN)/python examples/demo.py $(if $(MODEL),--model '$(MODEL)')
 
 # Every step runs even if an earlier one failed, so that one run shows everything there is to mend.
-# The local model is over 1 GB: it is fetched beside the first steps, and kept for the next time.
+# The local model is over 1 GB: it is fetched beside the first steps, and kept for the next time. Types are
+# checked beside the tests, which leave a core to spare now and then.
 test: $(STAMP) ## format, lint, strict types, tests (what CI runs)
 	@failed=""; \
 	step() { \
@@ -26,16 +27,19 @@ test: $(STAMP) ## format, lint, strict types, tests (what CI runs)
 	    printf '==> %s\n' "$$name"; \
 	    "$$@" || failed="$$failed\n  $$name"; \
 	}; \
+	types() { wait $$checking; code=$$?; cat "$$said"; rm -f "$$said"; return $$code; }; \
+	said=$$(mktemp); \
+	$(BIN)/mypy >"$$said" 2>&1 & checking=$$!; \
 	$(BIN)/python -m tests.servers.local_model & fetching=$$!; \
 	step 'format (mend it with: make fmt)' $(BIN)/ruff format --check --quiet .; \
 	step 'lint' $(BIN)/ruff check --quiet .; \
-	step 'types' $(BIN)/mypy; \
 	step 'postgres' $(BIN)/python -m tests.servers.postgres; \
 	step 'programs' $(BIN)/python -m tests.servers.programs; \
 	step 'MCP conformance' $(BIN)/python -m tests.servers.conformance; \
 	step 'aimock' $(BIN)/python -m tests.servers.aimock; \
 	step 'local model' wait $$fetching; \
 	step 'tests' $(BIN)/python -m pytest $(PYTEST_ARGS); \
+	step 'types' types; \
 	if [ -n "$$failed" ]; then printf "\nFAILED:$$failed\n" >&2; exit 1; fi; \
 	printf '\nall checks passed\n'
 

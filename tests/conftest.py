@@ -7,12 +7,13 @@ test asks. Where it cannot be started the test fails with the reason: a skipped 
 
 from __future__ import annotations
 
+import tests.bytecode  # isort: skip  # noqa: F401
+
 import compileall
 import gc
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -38,9 +39,6 @@ for _provider in PROVIDERS.values():
     # Whose keys are here must not matter: a key alone chooses a model.
     for _name in (*_provider.keys, _provider.url_variable, "PLACET_MODEL"):
         os.environ.pop(_name, None)
-
-# Compiling the tests themselves takes longest of all, so what was compiled is kept, wherever else it is not.
-sys.dont_write_bytecode = False
 
 # `make soak` is where new examples are looked for; there the property tests choose their own settings.
 settings.register_profile(

@@ -56,7 +56,7 @@ class Elsewhere(NamedTuple):
     """The test that runs it, or does the same: FILE, FILE::TEST, or a target of make."""
 
 
-INSTALL = Elsewhere(by="tests/packaging/test_distributions.py::test_all_extras_install_from_a_clone")
+INSTALL = Elsewhere(by="tests/packaging/test_distributions.py::test_it_installs_from_sdist_wheel_and_clone")
 EXAMPLES = Elsewhere(by="tests/examples/test_examples.py::test_the_commands_of_the_readme_work")
 MODELS = Elsewhere(by="tests/docs/test_commands.py::test_a_command_about_a_model_on_this_machine_works")
 TRIP = "--tools trip/tools.py --policies trip/policies.toml --state trip/state.json"

@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
 import pytest
@@ -337,27 +338,27 @@ def test_every_action_ends_once_whatever_tools_in_threads_do() -> None:
     )
 
 
-@pytest.mark.parametrize("runs", ["async", "thread", "cheap"])
-@pytest.mark.parametrize("timeout_ms", [None, 60_000], ids=["no limit", "limit"])
-@pytest.mark.parametrize("schedule", ["levels", "dataflow"])
 @pytest.mark.parametrize("what", sorted(RAISES))
-def test_an_exception_of_any_kind_fails_only_its_own_action(
-    what: str, schedule: str, timeout_ms: int | None, runs: Runs
-) -> None:
-    common: dict[str, Any] = {"tool": f"{runs}_safe", "timeout_ms": timeout_ms, "failure_behavior": "skip"}
-    actions = [
-        {"id": "a0", **common},
-        {"id": "a1", **common},
-        {"id": "a2", "type": "state_write", "parameters": {"key": "k", "value": 1}, "dependencies": ["a1"]},
-    ]
-    stage = Stage(Plan(actions, {"a0": Deed("raise", what)}, schedule, None, False, None))
+def test_an_exception_of_any_kind_fails_only_its_own_action(what: str) -> None:
+    for runs, timeout_ms, schedule in product(
+        ("async", "thread", "cheap"), (None, 60_000), ("levels", "dataflow")
+    ):
+        case = f"{runs}, {timeout_ms} ms, {schedule}"
+        common: dict[str, Any] = {
+            "tool": f"{runs}_safe",
+            "timeout_ms": timeout_ms,
+            "failure_behavior": "skip",
+        }
+        write = {"type": "state_write", "parameters": {"key": "k", "value": 1}, "dependencies": ["a1"]}
+        actions = [{"id": "a0", **common}, {"id": "a1", **common}, {"id": "a2", **write}]
+        stage = Stage(Plan(actions, {"a0": Deed("raise", what)}, schedule, None, False, None))
 
-    result = stage.runtime.execute_sync({"actions": actions})
+        result = stage.runtime.execute_sync({"actions": actions})
 
-    assert [r.status for r in result.results] == ["skipped", "succeeded", "succeeded"]
-    assert result["a0"].error
-    assert result["a0"].error.isprintable()
-    encode(result)
+        assert [r.status for r in result.results] == ["skipped", "succeeded", "succeeded"], case
+        assert result["a0"].error, case
+        assert result["a0"].error.isprintable(), case
+        encode(result)
 
 
 @pytest.mark.parametrize("runs", ["async", "thread", "cheap"])

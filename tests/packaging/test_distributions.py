@@ -1,7 +1,7 @@
-"""The wheel and the sdist install into empty environments: the core, each extra, and all of them.
+"""The sdist, the wheel and a clone install into an empty environment: the core, each extra, all of them.
 
-Every environment starts with the core alone. Placet is then asked for something that needs the extra, and the
-command that it prints is typed as it stands.
+The environment starts with the core alone. Placet is then asked for something that needs an extra, and the
+command that it prints is typed as it stands. Making an environment takes longest, so there is one.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ print(Runtime(tools=[double]).execute_sync(plan)["a"].output)
 """
 
 NEEDS = {
-    "mcp": ["mcp", "serve"],
     "postgres": ["runs", "--db", "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"],
     "local": ["model", "--json"],
     "embed": ["model", "--json"],
     "server": ["serve", "--no-open", "--host", "0.0.0.0"],  # Refused before it would serve.
+    "mcp": ["mcp", "serve"],
 }
-"""Something to ask for that needs the extra, and ends by itself."""
+"""Something to ask for that needs the extra, and ends by itself. Last what brings along another one's needs."""
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -95,9 +95,9 @@ def python(tmp_path: Path) -> Path:
     return home / "bin" / "python"
 
 
-def _install(python: Path, what: str | Path) -> str:
+def _install(python: Path, what: str | Path, *options: str) -> str:
     """Install, and return what pip said. Nobody may be asked for a distribution called `placet`."""
-    said = _run(python, "-m", "pip", "install", "-vv", what, cwd=python.parents[2]).stdout
+    said = _run(python, "-m", "pip", "install", "-vv", *options, what, cwd=python.parents[2]).stdout
     assert "versions of placet" not in said
     return said
 
@@ -117,31 +117,22 @@ def test_every_extra_is_tried_here() -> None:
     assert EXTRAS["all"] == [f"placet[{','.join(sorted(NEEDS))}]"]
 
 
-@pytest.mark.parametrize("extra", NEEDS)
-def test_the_command_that_is_printed_installs_the_extra(
-    extra: str, built: dict[str, Path], python: Path, tmp_path: Path
-) -> None:
-    _install(python, built["wheel"])
-    command = _missing(python, extra)
-    assert command is not None
-
-    _run(cwd=tmp_path, shell=command)
-
-    assert _missing(python, extra) is None
-
-
-def test_all_extras_install_from_a_clone(python: Path) -> None:
-    _install(python, f"{ROOT}[all]")
-
-    assert [_missing(python, extra) for extra in NEEDS] == [None] * len(NEEDS)
-
-
-def test_the_sdist_installs_and_its_core_works(built: dict[str, Path], python: Path, tmp_path: Path) -> None:
+def test_it_installs_from_sdist_wheel_and_clone(built: dict[str, Path], python: Path, tmp_path: Path) -> None:
     _install(python, built["sdist"])
-
     assert _run(python, "-c", PROGRAM, cwd=tmp_path).stdout == "42\n"
     assert _run(python.with_name("placet"), "--version", cwd=tmp_path).stdout.startswith("placet ")
     assert built["sdist"].as_uri() in (_missing(python, "mcp") or "")
+
+    # It has the same version, and what it needs is there.
+    _install(python, built["wheel"], "--force-reinstall", "--no-deps")
+    for extra in NEEDS:
+        command = _missing(python, extra)
+        assert built["wheel"].as_uri() in (command or ""), extra
+        _run(cwd=tmp_path, shell=command)
+        assert _missing(python, extra) is None, extra
+
+    _install(python, f"{ROOT}[all]")
+    assert [_missing(python, extra) for extra in NEEDS] == [None] * len(NEEDS)
 
 
 def test_files_that_only_make_sense_in_a_clone_are_not_in_the_wheel(built: dict[str, Path]) -> None:

@@ -459,39 +459,43 @@ DENYING = [row for row in ROWS if row.words is not None]
 CHOOSING = [row for row in DENYING if row.chosen]
 
 
-@pytest.mark.parametrize("of", CHOICES)
-@pytest.mark.parametrize("row", CHOOSING, ids=title)
-async def test_a_rule_is_about_the_calls_it_chooses(row: Row, of: str) -> None:
-    tool = next(a["tool"] for a in row.actions if a["id"] == row.chosen)
-    rule = replace(row.rule, **{"tool": "*", "risk": None, "label": None, **choice(of, TOOLS[tool], tool)})
+UNCHOSEN: dict[str, Any] = {"tool": "*", "risk": None, "label": None}
 
+
+def chosen_and_other(row: Row) -> tuple[str, str]:
+    """The tool that a row's rule chooses, and one that nothing of its plan calls."""
+    tool = next(a["tool"] for a in row.actions if a["id"] == row.chosen)
+    return tool, "look" if tool == "shell" else "shell"
+
+
+@pytest.mark.parametrize("row", CHOOSING, ids=title)
+async def test_a_rule_is_about_the_calls_it_chooses(row: Row) -> None:
+    tool, _ = chosen_and_other(row)
     assert row.words is not None
-    assert await judge(row._replace(rule=rule)) == denied(row, row.words)
+
+    for of in CHOICES:
+        rule = replace(row.rule, **{**UNCHOSEN, **choice(of, TOOLS[tool], tool)})
+        assert await judge(row._replace(rule=rule)) == denied(row, row.words), of
 
 
-@pytest.mark.parametrize("of", CHOICES)
 @pytest.mark.parametrize("row", CHOOSING, ids=title)
-async def test_a_rule_says_nothing_to_other_calls(row: Row, of: str) -> None:
-    tool = next(a["tool"] for a in row.actions if a["id"] == row.chosen)
-    # Nothing of the row's plan fits "shell", and where that is the tool itself, "look".
-    other = "look" if tool == "shell" else "shell"
-    rule = replace(row.rule, **{"tool": "*", "risk": None, "label": None, **choice(of, TOOLS[other], other)})
+async def test_a_rule_says_nothing_to_other_calls(row: Row) -> None:
+    _, other = chosen_and_other(row)
 
-    found = await judge(row._replace(rule=rule))
-
-    assert (found.status, found.reached, found.errors) == ("succeeded", True, [])
+    for of in CHOICES:
+        rule = replace(row.rule, **{**UNCHOSEN, **choice(of, TOOLS[other], other)})
+        found = await judge(row._replace(rule=rule))
+        assert (found.status, found.reached, found.errors) == ("succeeded", True, []), of
 
 
-@pytest.mark.parametrize("missing", ["tool", "risk", "label", "path"])
 @pytest.mark.parametrize("row", CHOOSING, ids=title)
-async def test_of_several_choices_each_must_fit(row: Row, missing: str) -> None:
-    tool = next(a["tool"] for a in row.actions if a["id"] == row.chosen)
-    other = "look" if tool == "shell" else "shell"
-    fits = {**choice("all", TOOLS[tool], tool), **choice(missing, TOOLS[other], other)}
+async def test_of_several_choices_each_must_fit(row: Row) -> None:
+    tool, other = chosen_and_other(row)
 
-    found = await judge(row._replace(rule=replace(row.rule, **fits)))
-
-    assert (found.status, found.reached, found.errors) == ("succeeded", True, [])
+    for missing in ("tool", "risk", "label", "path"):
+        fits = {**choice("all", TOOLS[tool], tool), **choice(missing, TOOLS[other], other)}
+        found = await judge(row._replace(rule=replace(row.rule, **fits)))
+        assert (found.status, found.reached, found.errors) == ("succeeded", True, []), missing
 
 
 # With a person to ask

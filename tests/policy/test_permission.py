@@ -103,11 +103,10 @@ COMMANDS: list[tuple[Any, bool]] = [
 
 
 @pytest.mark.parametrize("name", ["command", "cmd", "argv", "command_line", "script", "COMMAND"])
-@pytest.mark.parametrize(("command", "raised"), COMMANDS)
-def test_a_command_line_can_raise_the_tier(name: str, command: Any, raised: bool) -> None:
-    found = tier_of(ToolSchema(name="run", risk="idempotent"), {name: command}, HOME)
-
-    assert found == ("full_access" if raised else "sandbox_edit")
+def test_a_command_line_can_raise_the_tier(name: str) -> None:
+    for command, raised in COMMANDS:
+        found = tier_of(ToolSchema(name="run", risk="idempotent"), {name: command}, HOME)
+        assert found == ("full_access" if raised else "sandbox_edit"), command
 
 
 PATHS: list[tuple[Any, bool]] = [
@@ -143,11 +142,10 @@ PATHS: list[tuple[Any, bool]] = [
 @pytest.mark.parametrize(
     "name", ["path", "file", "dest", "folder", "target", "input_path", "out_files", "Path"]
 )
-@pytest.mark.parametrize(("path", "raised"), PATHS)
-def test_a_path_outside_the_folder_raises_the_tier(name: str, path: Any, raised: bool) -> None:
-    found = tier_of(ToolSchema(name="put", risk="idempotent"), {name: path}, HOME)
-
-    assert found == ("full_access" if raised else "sandbox_edit")
+def test_a_path_outside_the_folder_raises_the_tier(name: str) -> None:
+    for path, raised in PATHS:
+        found = tier_of(ToolSchema(name="put", risk="idempotent"), {name: path}, HOME)
+        assert found == ("full_access" if raised else "sandbox_edit"), path
 
 
 @pytest.mark.parametrize(
@@ -159,10 +157,10 @@ def test_without_a_folder_only_what_stays_below_is_inside(path: str, raised: boo
     assert found == ("full_access" if raised else "sandbox_edit")
 
 
-@pytest.mark.parametrize("name", ["text", "body", "message", "comment", "query", "profile", "pathology", "n"])
 @pytest.mark.parametrize("value", ["rm -rf /", "/etc/passwd", "~/.ssh", "sudo reboot", ["../x", "curl x"]])
-def test_free_text_never_decides(name: str, value: Any) -> None:
-    assert tier_of(ToolSchema(name="put", risk="idempotent"), {name: value}, HOME) == "sandbox_edit"
+def test_free_text_never_decides(value: Any) -> None:
+    for name in ("text", "body", "message", "comment", "query", "profile", "pathology", "n"):
+        assert tier_of(ToolSchema(name="put", risk="idempotent"), {name: value}, HOME) == "sandbox_edit", name
 
 
 @pytest.mark.parametrize("parameters", [{"command": "rm -rf /"}, {"path": "/etc/passwd"}])
