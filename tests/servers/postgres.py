@@ -68,6 +68,21 @@ SETTINGS = {
     "log_timezone": "UTC",
 }
 
+_CUT_OFF = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+_EMPTY = """
+    SET lock_timeout = '5s';
+    DO $$ DECLARE each name; BEGIN
+        FOR each IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_|^information_schema$' LOOP
+            EXECUTE format('DROP SCHEMA %I CASCADE', each);
+        END LOOP;
+    END $$;
+    CREATE SCHEMA public AUTHORIZATION pg_database_owner;
+    GRANT USAGE ON SCHEMA public TO PUBLIC
+"""
+
 Mode = Literal["fast", "immediate"]
 SIGNALS: dict[Mode, str] = {"fast": "SIGINT", "immediate": "SIGQUIT"}
 
@@ -284,6 +299,18 @@ class PostgresServer:
         if not re.fullmatch(r"placet_[0-9a-f]{12}", name):
             raise ValueError(f"{url!r} was not made by this server's create_database().")
         self._command(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def empty_database(self, url: str) -> bool:
+        """Cut off whoever is connected to a database, and remove all that is in it; whether it could."""
+        import psycopg
+
+        try:
+            with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
+                connection.execute(_CUT_OFF)
+                connection.execute(_EMPTY)
+        except psycopg.Error:
+            return False
+        return True
 
     def log(self, lines: int = 30) -> str:
         """The end of the server's log."""

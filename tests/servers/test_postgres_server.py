@@ -99,6 +99,27 @@ def test_a_database_is_dropped_under_an_open_connection(postgres_server: Postgre
         run(url, "SELECT 1")
 
 
+def test_a_database_is_emptied_under_an_open_connection(postgres_server: PostgresServer) -> None:
+    url = postgres_server.create_database()
+    objects = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+    schemas = "SELECT nspname, nspowner::regrole::text, nspacl::text FROM pg_namespace ORDER BY nspname"
+    new = run(url, schemas)
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE here (n serial PRIMARY KEY)")
+        connection.execute("CREATE SCHEMA mine CREATE TABLE there (n int)")
+        connection.execute("REVOKE USAGE ON SCHEMA public FROM PUBLIC")
+        connection.execute("BEGIN; LOCK TABLE here")
+        assert postgres_server.empty_database(url)
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+
+    assert run(url, objects) == []
+    assert run(url, schemas) == new
+    postgres_server.drop_database(url)
+    assert not postgres_server.empty_database(url)
+
+
 @pytest.mark.parametrize("name", ["postgres", "template1", "", 'placet_"; DROP'])
 def test_only_a_database_made_here_is_dropped(postgres_server: PostgresServer, name: str) -> None:
     with pytest.raises(ValueError, match=r"not made by this server's create_database\(\)"):
