@@ -39,7 +39,7 @@ NEEDS = {
     "server": ["serve", "--no-open", "--host", "0.0.0.0"],  # Refused before it would serve.
     "mcp": ["mcp", "serve"],
 }
-"""Something to ask for that needs the extra, and ends by itself. Last what brings along another one's needs."""
+"""Something to ask for that needs the extra, and ends by itself. Last: what brings along another extra."""
 
 pytestmark = pytest.mark.timeout(600)
 
