@@ -359,9 +359,8 @@ async def test_sync_calls_are_refused_in_an_event_loop() -> None:
 def test_facts_beyond_the_first_are_embedded_later() -> None:
     embedder = Concepts()
     memory = Memory(embedder=embedder)
-    import asyncio
 
-    asyncio.run(memory.add_facts([make_fact(str(n), "a pet") for n in range(300)]))
+    assert len(memory.add_facts_sync([make_fact(str(n), "a pet") for n in range(300)])) == 300
 
     where = FactFilter(at=1e9)
     assert len(memory.store.listed(where)) == 300

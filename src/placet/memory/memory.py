@@ -524,6 +524,14 @@ class Memory:
         refuse_inside_loop("add", of="memory")
         return run_sync(self.add(subject, body, source=source, **more))
 
+    def add_facts_sync(self, facts: Sequence[Fact]) -> list[str]:
+        """`add_facts` for code without an event loop.
+
+        Takes the arguments of `add_facts`.
+        """
+        refuse_inside_loop("add_facts", of="memory")
+        return run_sync(self.add_facts(facts))
+
     def query_sync(self, text: str, **more: Any) -> QueryResult:
         """`query` for code without an event loop.
 
