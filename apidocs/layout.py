@@ -622,7 +622,7 @@ INTERNAL = {
 
 MENTIONED = {
     "placet.sandbox.workspace.Workspace": "a folder that file tools cannot leave; a path does as well",
-    "placet.sandbox.snapshot.store.Snapshots": "a store of snapshots; a path does as well",
+    "placet.worktree.snapshot.store.Snapshots": "a store of snapshots; a path does as well",
     "placet.policy.gate.Gate": "a runtime passes its own to `verify`",
     "placet.policy.budget.Allowance": "a budget and what is left of it; a `CostBudget` does as well",
     "placet.policy.marks.Marks": "labels on a value, with where each comes from",

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from placet.app.spots import changed, spots, staged
 from placet.app.undo import Undo
-from placet.sandbox.snapshot.store import Snapshots
 from placet.sandbox.workspace import Workspace
 from placet.turns.ending import Call, CallResult
+from placet.worktree.commit import commit
+from placet.worktree.snapshot.store import Snapshots
 
 
 @pytest.fixture
@@ -61,43 +61,58 @@ async def called(undo: Undo, tool: str, *, status: str = "succeeded", **given: s
 # What others did since
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (["commit", "-qm", "mine", "--allow-empty"], ".git/logs/HEAD"),
-        (["branch", "other"], ".git/refs/heads/other"),
-        (["tag", "keep"], ".git/refs/tags/keep"),
-        (["checkout", "-q", "-b", "other"], ".git/HEAD"),
-        (["pack-refs", "--all"], ".git/packed-refs"),
-        (["add", "staged.txt"], ".git/index"),
-        (["branch", "objects/mine"], ".git/refs/heads/objects/mine"),
-    ],
-)
-async def test_what_was_done_in_a_repository_since_is_not_lost(
-    undo: Undo, folder: Path, words: list[str], named: str
-) -> None:
+async def test_what_was_done_in_a_repository_beneath_since_is_not_lost(undo: Undo, folder: Path) -> None:
     where = folder / "inner"
     where.mkdir()
     git(where, "init", "-q")
-    (where / "staged.txt").write_text("one")
     git(where, "commit", "-qm", "first", "--allow-empty")
     undo.begin()
     await called(undo, "shell", command="touch new.txt")
     (folder / "new.txt").touch()
     undo.end()
 
-    git(where, *words)
-    before = git(where, "for-each-ref"), git(where, "reflog"), git(where, "status", "--porcelain")
+    git(where, "commit", "-qm", "mine", "--allow-empty")
     done = await undo.take_back()
 
     assert not done.is_done
-    assert f"inner/{named}" in done.since
+    assert "inner/.git/logs/HEAD" in done.since
     assert (folder / "new.txt").exists()
-    assert (
-        git(where, "for-each-ref"),
-        git(where, "reflog"),
-        git(where, "status", "--porcelain"),
-    ) == before
+    assert git(where, "log", "-1", "--format=%s") == "mine"
+
+
+async def test_what_a_person_commits_since_stays(undo: Undo, folder: Path) -> None:
+    git(folder, "init", "-q")
+    git(folder, "commit", "-qm", "first", "--allow-empty")
+    undo.begin()
+    await called(undo, "write_file", path="a.txt", text="1")
+    undo.end()
+
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "theirs")
+    done = await undo.take_back()
+
+    assert done.is_done
+    assert not (folder / "a.txt").exists()
+    assert git(folder, "log", "-1", "--format=%s") == "theirs"
+
+
+async def test_a_commit_of_the_message_is_taken_back(undo: Undo, folder: Path) -> None:
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "config", "user.name", "a")
+    git(folder, "config", "user.email", "a@example.org")
+    git(folder, "commit", "-qm", "first", "--allow-empty")
+    undo.begin()
+    await called(undo, "write_file", path="a.txt", text="1")
+    await called(undo, "git_commit", paths="a.txt", message="second")
+    await commit(folder, ["a.txt"], "second")
+    undo.end()
+
+    done = await undo.take_back()
+
+    assert done.is_done
+    assert not done.problem
+    assert git(folder, "log", "--format=%s") == "first"
+    assert git(folder, "status", "--porcelain") == ""
 
 
 async def test_what_git_writes_for_itself_is_nobodys_change(undo: Undo, folder: Path) -> None:
@@ -117,39 +132,6 @@ async def test_what_git_writes_for_itself_is_nobodys_change(undo: Undo, folder: 
 
     assert (await undo.take_back()).is_done
     assert not (folder / "new.txt").exists()
-
-
-def test_an_index_of_another_format_counts_as_a_whole(folder: Path) -> None:
-    git(folder, "init", "-q")
-    for name in ("a", "a-b", "folder-with-a-long-name"):
-        (folder / name).write_text(name)
-    git(folder, "add", ".")
-    index = folder / ".git" / "index"
-    second = staged(index.read_bytes())
-    os.utime(folder / "a", (1, 1))
-    git(folder, "update-index", "--refresh")
-    assert staged(index.read_bytes()) == second
-    git(folder, "update-index", "--chmod=+x", "a")
-    assert staged(index.read_bytes()) != second
-    git(folder, "update-index", "--index-version", "4")
-    fourth = staged(index.read_bytes())
-    git(folder, "update-index", "--chmod=-x", "a")
-    assert staged(index.read_bytes()) != fourth
-    for odd in (b"", b"DIRC", index.read_bytes()[:90], b"\xff" * 200):
-        assert staged(odd) == staged(odd)
-
-
-async def test_a_linked_worktree_is_looked_at_where_it_is(tmp_path: Path, folder: Path) -> None:
-    main = tmp_path / "main"
-    main.mkdir()
-    git(main, "init", "-q")
-    git(main, "commit", "-qm", "first", "--allow-empty")
-    git(main, "worktree", "add", "-q", str(folder / "tree"))
-    before = spots(str(folder / "tree"))
-
-    git(folder / "tree", "commit", "-qm", "second", "--allow-empty")
-
-    assert ".git/refs/heads/tree" in changed(before, spots(str(folder / "tree")))
 
 
 async def test_where_the_end_is_not_known_it_must_be_asked_for(undo: Undo, folder: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from placet.sandbox.snapshot.store import Snapshots
 from placet.sandbox.workspace import Workspace
 from placet.storage.location import user_folder
+from placet.worktree.snapshot.store import Snapshots
 from tests.inference.wire_server import Seen, WireServer, events
 
 Placet = Callable[..., Any]

@@ -1149,10 +1149,10 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a commit that is not the tip is taken back",
-        "worktree/commit.py",
-        '        ["update-ref", "-m", reason, "HEAD", new, old],',
-        '        ["update-ref", "-m", reason, "HEAD", new],',
-        ("tests/worktree/test_commit.py",),
+        "worktree/snapshot/git_state.py",
+        '        if new != at or not reason.startswith(f"{REFLOG}: "):',
+        "        if new != at:",
+        ("tests/worktree/snapshot/test_repositories.py",),
     ),
     Defect(
         "a bare repository is open to commands",

@@ -18,13 +18,14 @@ from placet.durable.memory import MemoryJournal
 from placet.errors import UsageError
 from placet.policy.flow import DenyIrreversible
 from placet.runtime.guards.idempotency import AnswerBook
-from placet.sandbox.snapshot.store import Snapshots
-from placet.sandbox.snapshot.taking import Settings
-from placet.sandbox.snapshot.tree import Bounds
 from placet.tools import Tool
 from placet.tools.builtin import basic_tools
+from placet.worktree.snapshot.store import Snapshots
+from placet.worktree.snapshot.taking import Settings
+from placet.worktree.snapshot.tree import Bounds
 from tests.runtime.plans import call, claim, data_of, kinds, plan, tool_of, undone_by
-from tests.sandbox.snapshot.trees import git, make_repository, told, views
+from tests.worktree.repositories import needs_bubblewrap
+from tests.worktree.snapshot.trees import git, make_repository, told, views
 
 
 @pytest.fixture
@@ -610,35 +611,47 @@ async def test_a_run_that_waits_goes_on_only_when_the_folder_is_free(top: Path, 
 # A real repository
 
 
+@needs_bubblewrap
 async def test_abort_restores_a_repository_byte_for_byte(tmp_path: Path) -> None:
+    """Whatever commands do in the sandbox, and with commits: files, status, index, branches, stash."""
     top = tmp_path / "repo"
     make_repository(top)
-    said = views(top)
-    was = told(top, objects=False)
-    commit = "git -c user.name=A -c user.email=a@example.org"
-    commands = [
-        "echo changed > pkg7/module_7.py; chmod 700 pkg8/module_8.py; mv pkg9 moved; rm -rf pkg10",
-        f"git add -A && {commit} commit -q -m all",
-        f"echo more > pkg11/module_11.py; {commit} stash -q; git stash drop -q stash@{{1}}",
-        "git checkout -q -b mine && git branch -D -q other && git tag -d v1",
-        "git reflog expire --expire=now --all && git gc -q --prune=now",
-        "chmod 755 empty; rm -rf .git untracked.txt empty; ln -s /etc empty",
+    said, staged = views(top), git(top, "ls-files", "--stage")
+    was = told(top, besides=(b".git/",))
+    config = (top / ".git/config").read_bytes()
+    calls = [
+        ("shell", "echo changed > pkg7/module_7.py; chmod 700 pkg8/module_8.py; mv pkg9 moved; rm -rf pkg10"),
+        ("git_commit", ["pkg4", "pkg7", "pkg9", "moved"]),
+        ("shell", "git add -A; git stash; git stash drop; git checkout -b mine; git branch -D other; true"),
+        (
+            "shell",
+            "git gc --prune=now; git config a.b c; chmod 755 empty; rm -rf untracked.txt empty .git; true",
+        ),
+        ("git_commit", ["."]),
     ]
-    rt = Runtime(tools=[sh(top)], workspace=top, snapshots=tmp_path / "kept")
+    rt = Runtime(builtin=basic_tools(top), workspace=top, snapshots=tmp_path / "kept")
 
     result = await rt.execute(
         plan(
             *(
-                call(f"s{n}", "sh", {"command": c}, dependencies=[f"s{n - 1}"] if n else [])
-                for n, c in enumerate(commands)
+                call(
+                    f"s{n}",
+                    tool,
+                    {"command": given} if tool == "shell" else {"paths": given, "message": f"commit {n}"},
+                    dependencies=[f"s{n - 1}"] if n else [],
+                )
+                for n, (tool, given) in enumerate(calls)
             ),
-            claim("end", "never", 1, dependencies=[f"s{len(commands) - 1}"]),
+            claim("end", "never", 1, dependencies=[f"s{len(calls) - 1}"]),
         )
     )
 
-    assert [r.error for r in result.results[:-1]] == [None] * len(commands)
+    assert [r.error for r in result.results[:-1]] == [None] * len(calls)
     assert result.outcome == "aborted"
-    assert told(top, objects=False) == was
+    assert told(top, besides=(b".git/",)) == was
     assert views(top) == said
+    assert git(top, "ls-files", "--stage") == staged
+    assert (top / ".git/config").read_bytes() == config
     assert git(top, "fsck", "--no-dangling") == ""
-    assert data_of(rt, "workspace_restored")[0]["problems"] == []
+    [restored] = data_of(rt, "workspace_restored")
+    assert restored["problems"] == restored.get("not_restored", []) == []

@@ -12,8 +12,7 @@ import pytest
 from placet import Runtime, basic_tools
 from placet.errors import ToolError, UsageError
 from placet.sandbox.confinement import Isolation
-from placet.worktree.commit import commit, diff, is_repository, uncommit
-from placet.worktree.repository import find_repository
+from placet.worktree.commit import commit, diff, is_repository
 from tests.worktree.repositories import everything, make_repository, outside
 
 
@@ -158,22 +157,6 @@ async def test_a_linked_worktree_commits_to_its_own_branch(work: Path, tmp_path:
     assert made.branch == "mine"
     assert outside(work, "rev-parse", "main", "mine").split() == [main.strip(), made.commit]
     assert status(linked) == status(work) == ""
-
-
-async def test_taking_back_moves_the_tip_alone(work: Path) -> None:
-    (work / "other.txt").write_text("staged\n")
-    outside(work, "add", "other.txt")
-    (work / "a.txt").write_text("changed\n")
-    made = await commit(work, ["a.txt"], "x")
-    repository = await find_repository(work)
-
-    await uncommit(repository, made.commit, made.parent, {})
-
-    assert outside(work, "rev-parse", "HEAD").strip() == made.parent
-    assert (work / "a.txt").read_text() == "changed\n"
-    assert "A  other.txt" in status(work)
-    with pytest.raises(ToolError, match="HEAD"):
-        await uncommit(repository, made.commit, made.parent, {})
 
 
 def tool(work: Path) -> Any:

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from placet.runtime.spill import Spill
     from placet.sandbox.confinement import Isolation
     from placet.sandbox.isolation import Level
-    from placet.sandbox.snapshot.store import Snapshots
     from placet.sandbox.workspace import Workspace
     from placet.storage.database import Database
     from placet.tools.tool import Tool
     from placet.verify.names import NameWarning
+    from placet.worktree.snapshot.store import Snapshots
 
 SHORTEST_SECRET = 8
 """Of the environment: a variable that holds less may well hold a word that stands everywhere."""
@@ -590,8 +590,8 @@ def _workspace(
 
 def snapshots_but(sealed: Iterable[str]) -> Snapshots:
     """Where snapshots of bound workspaces are kept. What a run was started with is not put back by it."""
-    from placet.sandbox.snapshot.store import Snapshots
     from placet.storage.location import user_folder
+    from placet.worktree.snapshot.store import Snapshots
 
     return Snapshots(user_folder(os.environ) / "snapshots", leave_alone=sealed)
 

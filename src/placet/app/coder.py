@@ -261,8 +261,8 @@ def prune_sessions(records: Records, before: float, environment: Mapping[str, st
     from placet.app.files import unusable
     from placet.coder.store_sql import has_sessions
     from placet.errors import UnknownRun
-    from placet.sandbox.snapshot.mounts import OtherMount
     from placet.worktree.scratch import remove_tree
+    from placet.worktree.snapshot.mounts import OtherMount
 
     dropped: list[str] = []
     for session in records.sessions.ended_before(before) if has_sessions(records.database) else ():

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from placet.app.spots import Spots, changed, is_in_repository, spots
 from placet.errors import PlacetError
 from placet.ir.call_facts import Recovery
 from placet.turns.ending import Call, CallResult
+from placet.worktree.file_index import FileIndex, changed, file_index, is_in_repository
 
 if TYPE_CHECKING:
     from placet.runtime.call_facts import Effect
-    from placet.sandbox.snapshot.recovery import Restored
-    from placet.sandbox.snapshot.store import Snapshot, Snapshots
     from placet.sandbox.workspace import Workspace
     from placet.turns.ending import Event
+    from placet.worktree.snapshot.recovery import Restored
+    from placet.worktree.snapshot.store import Snapshot, Snapshots
 
 _LISTED = 100
 _NOT_MADE = ("rejected", "skipped")
@@ -86,7 +86,7 @@ class Undo:
         self._is_back = False
         """Whether that is what it was before taking back."""
         self._problem = ""
-        self._after: Spots | None = None
+        self._after: FileIndex | None = None
         self._calls: dict[str, Call] = {}
         """Those that may have changed something."""
 
@@ -231,11 +231,11 @@ class Undo:
     def _said(self, snapshot: str) -> dict[str, Any]:
         return {"snapshot": snapshot, "folder": str(self._workspace.folder)}
 
-    def _look(self) -> Spots:
+    def _look(self) -> FileIndex:
         from placet.sandbox.spot import Closed
 
         untouched = {*self._workspace.closed().ids, *Closed.of(self._sealed).ids}
-        return spots(str(self._workspace.folder), untouched)
+        return file_index(str(self._workspace.folder), untouched)
 
     def _forget(self) -> None:
         if self._taken is not None:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from placet.runtime.execution import Execution
     from placet.runtime.notes import Notes
     from placet.runtime.workers import Workers
-    from placet.sandbox.snapshot.claims import Claim
-    from placet.sandbox.snapshot.store import Snapshot, Snapshots
     from placet.sandbox.workspace import Workspace
     from placet.tools.tool import Tool
+    from placet.worktree.snapshot.claims import Claim
+    from placet.worktree.snapshot.store import Snapshot, Snapshots
 
 T = TypeVar("T")
 
@@ -85,9 +85,9 @@ def binding_of(
         if snapshots is not None:
             raise UsageError("snapshots are those of a workspace. Give one: workspace=DIR.")
         return None
-    from placet.sandbox.snapshot.store import Snapshots
     from placet.sandbox.workspace import Workspace
     from placet.storage.location import user_folder
+    from placet.worktree.snapshot.store import Snapshots
 
     if not isinstance(workspace, Workspace):
         workspace = Workspace(os.fspath(workspace), closed=[user_folder(os.environ)])

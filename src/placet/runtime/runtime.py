@@ -76,9 +76,9 @@ from placet.verify.verify import verify
 if TYPE_CHECKING:
     from placet.inference.named import ModelLike
     from placet.sandbox.confinement import Isolation
-    from placet.sandbox.snapshot.store import Snapshots
     from placet.sandbox.workspace import Workspace
     from placet.tools.mcp.declared import McpTools
+    from placet.worktree.snapshot.store import Snapshots
 
 ProposalLike = Proposal | str | bytes | dict[str, Any]
 """A proposal in any form that the runtime accepts: a `Proposal`, JSON text, or a dict."""

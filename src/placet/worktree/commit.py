@@ -1,4 +1,4 @@
-"""Commit some paths of a work tree to the branch that is checked out, and take exactly that commit back.
+"""Commit some paths of a work tree to the branch that is checked out.
 
 A commit is made from the files as they are, by our own git: no hook, filter, signature or monitor is run. It
 holds the given paths on top of HEAD, so what a person has staged elsewhere is neither in it nor lost.
@@ -6,7 +6,7 @@ holds the given paths on top of HEAD, so what a person has staged elsewhere is n
 Keep true:
 1. The branch moves last, from the value that was looked at. Killed before, the paths are staged, no more.
 2. Of the index only the entries of the committed paths change.
-3. A commit that is not the tip any more is not taken back.
+3. The reflog says which commits were made here: a restore of the folder takes back no others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,14 +24,12 @@ from placet.errors import ToolError
 from placet.safe_text import clean
 from placet.sandbox.git_folder import look_up
 from placet.worktree.checkout import copy_index, take_in
-from placet.worktree.git import git
-from placet.worktree.objects import Entries, ObjectStore
+from placet.worktree.git import REFLOG, git, index_lines
+from placet.worktree.objects import ObjectStore
 from placet.worktree.publish import send
-from placet.worktree.repository import Repository, find_repository, identity, settings_of
+from placet.worktree.repository import find_repository, identity, settings_of
 from placet.worktree.scratch import Scratch
 
-REFLOG = "placet git_commit"
-"""What the reflog says of a commit that was made here."""
 _UNDER_WAY = {
     "MERGE_HEAD": "a merge",
     "CHERRY_PICK_HEAD": "a cherry-pick",
@@ -83,9 +81,17 @@ async def commit(folder: Path, paths: Collection[str], message: str) -> Committe
             zone=time.strftime("%z"),
         )
         await send(store, made)
-        await stage(repository, await store.entries(tree), changed)
+        await git(
+            ["update-index", "-z", "--index-info"],
+            git_dir=repository.git_dir,
+            stdin=index_lines(await store.entries(tree), changed, len(made)),
+        )
         subject = clean(message.strip().split("\n")[0], 100)
-        await _move_head(repository, made, repository.head, f"{REFLOG}: {subject}", who=(name, mail))
+        await git(
+            ["update-ref", "-m", f"{REFLOG}: {subject}", "HEAD", made, repository.head],
+            git_dir=repository.git_dir,
+            environment={"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": mail},
+        )
         return Committed(
             commit=made,
             parent=repository.head,
@@ -101,48 +107,6 @@ async def diff(folder: Path, paths: Collection[str]) -> str:
     """
     async with _staged(folder, paths) as (store, tree, _):
         return await store.diff(await _tree_of(store, store.repository.head), tree)
-
-
-async def uncommit(repository: Repository, commit: str, parent: str, index: Entries) -> None:
-    """Move the branch back from a commit to its parent, if it still is the tip. Files are not touched.
-
-    `index` says what is to be staged of the paths that the commit changes; paths that are not in it go.
-
-    Raises:
-        ToolError: the branch has moved since, or git fails.
-    """
-    listed = await git(
-        ["diff-tree", "-r", "-z", "--name-only", "--no-renames", parent, commit],
-        git_dir=repository.git_dir,
-    )
-    changed = [path for path in listed.split(b"\0") if path]
-    name, mail = await identity(repository.found)
-    await _move_head(repository, parent, commit, f"{REFLOG}: taken back", who=(name, mail))
-    await stage(repository, index, changed)
-
-
-async def stage(repository: Repository, entries: Entries, paths: Collection[bytes]) -> None:
-    """Make the index have these paths as `entries` has them; paths that it has not are removed."""
-    zeros = b"0" * len(repository.head)
-    # What goes away goes first, or a file could stand in the way of a folder.
-    lines = [b"0 " + zeros + b"\t" + path for path in paths]
-    lines += [b" ".join(entries[path]) + b"\t" + path for path in paths if path in entries]
-    await git(
-        ["update-index", "-z", "--index-info"],
-        git_dir=repository.git_dir,
-        stdin=b"".join(line + b"\0" for line in lines),
-    )
-
-
-async def _move_head(
-    repository: Repository, new: str, old: str, reason: str, *, who: tuple[str, str]
-) -> None:
-    named: Mapping[str, str] = {"GIT_COMMITTER_NAME": who[0], "GIT_COMMITTER_EMAIL": who[1]}
-    await git(
-        ["update-ref", "-m", reason, "HEAD", new, old],
-        git_dir=repository.git_dir,
-        environment=named if all(who) else {},
-    )
 
 
 @asynccontextmanager

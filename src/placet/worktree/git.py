@@ -16,7 +16,7 @@ Keep true:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
 from placet.errors import ToolError
@@ -27,6 +27,11 @@ from placet.sandbox.limits import MIB, Limits
 _SYSTEM = ("/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin", "/run/current-system/sw/bin")
 SYSTEM_PATH = ":".join(_SYSTEM)
 """Where git may be. Not PATH: it may lead into a folder of the workspace, where a command can put a `git`."""
+
+Entries = Mapping[bytes, tuple[bytes, bytes]]
+"""Files by path: the mode and the hash."""
+REFLOG = "placet git_commit"
+"""What the reflog says of a commit that git_commit made."""
 
 LIMITS = Limits(time_s=120.0, output_bytes=512 * MIB, memory_bytes=None, processes=64)
 
@@ -112,17 +117,14 @@ async def git(
     Raises:
         ToolError: git is not there, fails, or was ended.
     """
-    if not os.path.isabs(git_dir):
-        raise ToolError(f"The git folder {git_dir!r} is no absolute path.", retry=False)
-    overruled = [part for key, value in OVERRULED.items() for part in ("-c", f"{key}={value}")]
-    own = _persons_settings() if with_persons_settings else _NO_SETTINGS
+    own = _persons_settings() if with_persons_settings else {}
     files = {} if work_tree is None else {"GIT_WORK_TREE": work_tree}
     finished = await run_command(
-        [program(), "--no-pager", *overruled, *argv],
+        arguments(argv),
         # A git folder that is named is taken as it is: whose it is, git asks only of one that it has found.
-        folder=git_dir,
+        folder=_absolute(git_dir),
         stdin=stdin,
-        environment={**_ENVIRONMENT, **own, "GIT_DIR": git_dir, **files, **environment},
+        environment={**variables(git_dir, has_settings=with_persons_settings), **own, **files, **environment},
         limits=limits,
     )
     if finished.exit_code == 0 and not finished.left_behind:
@@ -130,6 +132,53 @@ async def git(
     said = clean(finished.stderr.decode(errors="replace").strip(), 300)
     unusual = ending(finished, limits) or f"it ended with {finished.exit_code}"
     raise ToolError(f"git {argv[0]} failed: {said or unusual}.", retry=False)
+
+
+def git_sync(
+    argv: Sequence[str], *, git_dir: str, stdin: bytes = b"", environment: Mapping[str, str] = {}
+) -> bytes:
+    """What git writes, for a thread without an event loop. Otherwise as `git`.
+
+    Raises:
+        ToolError: git is not there, fails, or takes too long.
+    """
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            arguments(argv),
+            cwd=_absolute(git_dir),
+            input=stdin,
+            env={**variables(git_dir), **environment},
+            capture_output=True,
+            timeout=LIMITS.time_s,
+            # A signal from the terminal is for us, and we then decide what becomes of it.
+            start_new_session=True,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolError(f"git {argv[0]} failed: {clean(error, 300)}.", retry=False) from error
+    if done.returncode == 0:
+        return done.stdout
+    said = clean(done.stderr.decode(errors="replace").strip(), 300)
+    raise ToolError(f"git {argv[0]} failed: {said or f'it ended with {done.returncode}'}.", retry=False)
+
+
+def arguments(argv: Sequence[str]) -> list[str]:
+    """The whole command, with settings that start a program overruled."""
+    overruled = [part for key, value in OVERRULED.items() for part in ("-c", f"{key}={value}")]
+    return [program(), "--no-pager", *overruled, *argv]
+
+
+def variables(git_dir: str, *, has_settings: bool = False) -> dict[str, str]:
+    """The environment of our own git: nothing of the host's, and no settings but those of the git folder."""
+    return {**_ENVIRONMENT, **({} if has_settings else _NO_SETTINGS), "GIT_DIR": git_dir}
+
+
+def _absolute(git_dir: str) -> str:
+    if not os.path.isabs(git_dir):
+        raise ToolError(f"The git folder {git_dir!r} is no absolute path.", retry=False)
+    return git_dir
 
 
 def _persons_settings() -> dict[str, str]:
@@ -152,3 +201,24 @@ def program() -> str:
         f"git was not found in {', '.join(_SYSTEM)}. Install git.",
         retry=False,
     )
+
+
+def index_lines(entries: Entries, paths: Collection[bytes], digits: int) -> bytes:
+    """What `git update-index --index-info` reads so that the index has these paths as `entries` has them.
+
+    Paths that `entries` has not are removed. `digits` is the length of the name of an object.
+    """
+    # What goes away goes first, or a file could stand in the way of a folder.
+    lines = [b"0 " + b"0" * digits + b"\t" + path for path in paths]
+    lines += [b" ".join(entries[path]) + b"\t" + path for path in paths if path in entries]
+    return b"".join(line + b"\0" for line in lines)
+
+
+def quoted(path: bytes) -> bytes:
+    """A path as git reads it from a list: in quotes, so that any byte can stand in it.
+
+    >>> quoted(b'a "b"\\n')
+    b'"a \\\\"b\\\\"\\\\n"'
+    """
+    escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"' + escaped + b'"'

@@ -21,9 +21,8 @@ import msgspec
 
 from placet.errors import ToolError, UsageError
 from placet.sandbox.lookalikes import GIT, is_read_as
-from placet.sandbox.snapshot.git_store import quoted
 from placet.truncation import truncate_repr
-from placet.worktree.git import git
+from placet.worktree.git import Entries, git, index_lines, quoted
 from placet.worktree.repository import NOBODY, Repository, Settings
 from placet.worktree.scratch import Scratch
 
@@ -43,10 +42,6 @@ _LOST = re.compile(
     re.IGNORECASE,
 )
 _AUTHOR = re.compile(r"(?P<name>[^<>\n\0]*[^<>\n\0 ]) *<(?P<mail>[^<>\n\0 ]+)>")
-
-Entries = Mapping[bytes, tuple[bytes, bytes]]
-"""By path: the mode and the hash."""
-
 
 Kind = Literal["added", "deleted", "modified"]
 _KINDS: dict[str, Kind] = {"A": "added", "D": "deleted"}
@@ -198,15 +193,11 @@ class ObjectStore:
         if not paths:
             return tree
         kept = await self.entries(base)
-        zeros = b"0" * len(tree)
         wanted = [os.fsencode(inside(path)) for path in paths]
-        # What goes away goes first, or a file could stand in the way of a folder.
-        lines = [b"0 " + zeros + b"\t" + path for path in wanted]
-        lines += [b" ".join(kept[path]) + b"\t" + path for path in wanted if path in kept]
         async with self.scratch.folder() as aside:
             index = aside / "index"
             await self.run(["read-tree", checked(tree)], index=index)
-            stdin = b"".join(line + b"\0" for line in lines)
+            stdin = index_lines(kept, wanted, len(tree))
             await self.run(["update-index", "-z", "--index-info"], index=index, stdin=stdin)
             return (await self.run(["write-tree"], index=index)).decode().strip()
 

@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from placet.sandbox.snapshot.mounts import OtherMount
-from placet.sandbox.snapshot.removal import remove
+from placet.worktree.snapshot.mounts import OtherMount
+from placet.worktree.snapshot.removal import remove
 
 _LOCK = ".lock"
 

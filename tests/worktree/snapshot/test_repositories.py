@@ -1,7 +1,8 @@
-"""A git repository, whatever is done to it, is brought back byte for byte."""
+"""The files of a git repository are brought back byte for byte, and its branch with them."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import time
@@ -10,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from placet.sandbox.snapshot.store import Snapshots
-from placet.sandbox.snapshot.taking import Settings
-from placet.sandbox.snapshot.tree import Bounds
 from placet.sandbox.workspace import Workspace
-from tests.sandbox.snapshot.trees import git, make_repository, told, views
+from placet.worktree.commit import commit
+from placet.worktree.snapshot.store import Snapshots
+from placet.worktree.snapshot.taking import Settings
+from placet.worktree.snapshot.tree import Bounds
+from tests.worktree.snapshot.trees import Told, git, make_repository, told, views
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def top(tmp_path: Path) -> Path:
 
 
 def wreck(top: Path) -> None:
-    """Everything that a plan could do to a repository."""
+    """Everything that a plan could do to the files of a repository."""
     (top / "pkg7/module_7.py").write_text("changed")
     (top / "pkg8/module_8.py").chmod(0o700)
     (top / "pkg9").rename(top / "moved")
@@ -38,24 +40,25 @@ def wreck(top: Path) -> None:
     (top / "empty").chmod(0o755)
     (top / "empty/within").rmdir()
     (top / "untracked.txt").unlink()
+
+
+def commits(top: Path) -> None:
+    """Two commits by git_commit: one of what was staged and of what was not, one of all."""
+    asyncio.run(commit(top, ["pkg4", "pkg7", "moved", "pkg9"], "some of it"))
+    asyncio.run(commit(top, ["."], "all of it"))
+
+
+def by_hand(top: Path) -> None:
+    """What a program without a sandbox could do to the git folder."""
     git(top, "add", "-A")
     git(top, "commit", "-q", "-m", "all of it")
     git(top, "stash", "drop", "-q")
-    (top / "pkg11/module_11.py").write_text("more")
-    git(top, "stash", "-q")
-    git(top, "checkout", "-q", "-b", "mine")
-    git(top, "branch", "-D", "-q", "other")
-    git(top, "tag", "-d", "v1")
     git(top, "config", "core.hooksPath", "/tmp/evil")
-    (top / ".git/hooks/pre-commit").write_text("#!/bin/sh\nexit 1\n")
-    (top / ".git/hooks/pre-commit").chmod(0o755)
-    git(top, "reflog", "expire", "--expire=now", "--all")
     git(top, "gc", "-q", "--prune=now")
 
 
 def gone(top: Path) -> None:
     """Nothing is left of the repository."""
-    wreck(top)
     shutil.rmtree(top / ".git")
 
 
@@ -67,35 +70,122 @@ def another(top: Path) -> None:
     git(top, "commit", "-q", "-m", "anew")
 
 
-@pytest.mark.parametrize("done", [wreck, gone, another], ids=lambda each: each.__name__)
+def files(top: Path) -> Told:
+    """Everything but the git folder."""
+    return told(top, besides=(b".git/",))
+
+
 def test_a_repository_is_brought_back_byte_for_byte(
-    top: Path, tmp_path: Path, done: Callable[[Path], None], record_property: Callable[[str, object], None]
+    top: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    said, was = views(top), told(top, objects=False)
+    """Files, `git status`, index, branches and stash, also if the plan has committed."""
+    said, staged, was = views(top), git(top, "ls-files", "--stage"), files(top)
     snapshots, workspace = Snapshots(tmp_path / "kept"), Workspace(top)
     began = time.perf_counter()
     taken = snapshots.take(workspace)
     took = time.perf_counter() - began
-    assert told(top, objects=False) == was
-    done(top)
-    assert told(top, objects=False) != was
+    assert files(top) == was
+    wreck(top)
+    commits(top)
+    assert git(top, "log", "-2", "--format=%s") == "all of it\nsome of it\n"
 
     began = time.perf_counter()
     restored = snapshots.restore(taken.id, workspace)
     took_back = time.perf_counter() - began
 
-    assert list(restored.problems) == []
+    assert list(restored.problems) == list(restored.not_restored) == []
     assert list(taken.left_out) == []
-    assert told(top, objects=False) == was
+    assert files(top) == was
+    assert views(top) == said
+    assert git(top, "ls-files", "--stage") == staged
     again = snapshots.restore(taken.id, workspace)
     assert (again.changed, again.removed, again.brought_back) == (0, 0, 0)
-    assert views(top) == said
     # Of what was left of the work of the plan, fsck may say no more than that nothing names it.
     assert git(top, "fsck", "--no-dangling", "--strict") == ""
     assert git(top, "stash", "show", "-p", "--include-untracked", "stash@{0}")
     record_property(
         "figure", f"{taken.files} files kept in {took * 1e3:.0f} ms, back in {took_back * 1e3:.0f} ms"
     )
+
+
+@pytest.mark.parametrize("done", [by_hand, gone, another], ids=lambda each: each.__name__)
+def test_files_come_back_whatever_became_of_the_git_folder_and_that_is_told(
+    top: Path, tmp_path: Path, done: Callable[[Path], None]
+) -> None:
+    was = files(top)
+    snapshots, workspace = Snapshots(tmp_path / "kept"), Workspace(top)
+    taken = snapshots.take(workspace)
+    wreck(top)
+    done(top)
+    kept = told(top / ".git") if (top / ".git").exists() else None
+
+    restored = snapshots.restore(taken.id, workspace)
+
+    assert list(restored.problems) == []
+    assert files(top) == was if kept is not None else {**files(top), b".git": was[b".git"]} == was
+    assert [each.partition(" ")[0] for each in restored.not_restored] == [".git"]
+    assert (told(top / ".git") if (top / ".git").exists() else None) == kept
+
+
+def test_a_git_folder_that_was_moved_away_goes_home(top: Path, tmp_path: Path) -> None:
+    snapshots, workspace = Snapshots(tmp_path / "kept"), Workspace(top)
+    taken, said = snapshots.take(workspace), views(top)
+    (top / "deep").mkdir()
+    (top / ".git").rename(top / "deep/away")
+
+    restored = snapshots.restore(taken.id, workspace)
+
+    assert views(top) == said
+    assert list(restored.not_restored) == list(restored.problems) == []
+    assert not (top / "deep").exists()
+
+
+def test_a_repository_that_the_plan_has_made_goes(tmp_path: Path) -> None:
+    top = tmp_path / "plain"
+    top.mkdir()
+    (top / "a").write_text("a")
+    snapshots, workspace = Snapshots(tmp_path / "kept"), Workspace(top)
+    taken, was = snapshots.take(workspace), told(top)
+    git(top, "init", "-q")
+    git(top, "add", "-A")
+
+    snapshots.restore(taken.id, workspace)
+
+    assert told(top) == was
+
+
+def test_broken_off_in_the_middle_of_a_commit_it_is_done_again(top: Path, tmp_path: Path) -> None:
+    said = views(top)
+    snapshots, workspace = Snapshots(tmp_path / "kept"), Workspace(top)
+    taken = snapshots.take(workspace)
+    wreck(top)
+    commits(top)
+    lock = top / ".git/refs/heads/main.lock"
+    lock.touch()
+
+    first = snapshots.restore(taken.id, workspace)
+    lock.unlink()
+    second = snapshots.restore(taken.id, workspace)
+
+    assert "was not taken back" in " ".join(first.not_restored)
+    assert list(second.not_restored) == []
+    assert views(top) == said
+
+
+@pytest.mark.parametrize("since", ["commit -q --allow-empty -m theirs", "checkout -q -b theirs"])
+def test_a_commit_that_is_not_the_tip_stays(top: Path, tmp_path: Path, since: str) -> None:
+    snapshots, workspace = Snapshots(tmp_path / "kept"), Workspace(top)
+    taken, was = snapshots.take(workspace), files(top)
+    wreck(top)
+    asyncio.run(commit(top, ["pkg7"], "ours"))
+    git(top, *since.split())
+    tip = git(top, "rev-parse", "HEAD")
+
+    restored = snapshots.restore(taken.id, workspace)
+
+    assert git(top, "rev-parse", "HEAD") == tip
+    assert files(top) == was
+    assert [each for each in restored.not_restored if each.startswith(".git (")]
 
 
 def test_what_the_repository_has_already_takes_no_room(top: Path, tmp_path: Path) -> None:
@@ -107,11 +197,8 @@ def test_what_the_repository_has_already_takes_no_room(top: Path, tmp_path: Path
     taken = snapshots.take(workspace)
 
     assert taken.files > 300
-    # The index and other files of git are kept; of the 300 files not one is.
     store = tmp_path / "kept" / taken.id / "store/objects"
-    loose = sum(1 for _ in store.glob("??/*"))
-    of_git = sum(1 for path in (top / ".git").rglob("*") if path.is_file() and "objects/" not in str(path))
-    assert loose <= of_git
+    assert [*store.glob("??/*")] == []
     assert _room(top) == before
 
 
@@ -165,24 +252,20 @@ def test_large_ignored_folders_are_left_out_and_small_ones_are_kept(top: Path, t
     assert (top / "build/out.bin").exists()
 
 
-def test_objects_are_copied_where_they_cannot_be_linked(top: Path, tmp_path: Path) -> None:
+def test_nothing_is_borrowed_where_objects_cannot_be_linked(top: Path, tmp_path: Path) -> None:
     if not os.path.isdir("/dev/shm") or os.stat("/dev/shm").st_dev == os.stat(top).st_dev:
         pytest.skip("there is no second file system here")
     kept = Path("/dev/shm") / f"placet-test-{os.getpid()}"
     snapshots, workspace = Snapshots(kept), Workspace(top)
-    said, was = views(top), told(top, objects=False)
+    was = files(top)
     try:
         taken = snapshots.take(workspace)
+        wreck(top)
         gone(top)
         restored = snapshots.restore(taken.id, workspace)
 
         assert list(restored.problems) == []
-        assert told(top, objects=False) == was
-        assert views(top) == said
-
-        few = Snapshots(kept, settings=Settings(most_copied=10)).take(workspace)
-        assert [each for each in few.left_out if each.startswith(".git/objects/*: ")]
-        assert list(snapshots.restore(few.id, workspace).problems) == []
+        assert {**files(top), b".git": was[b".git"]} == was
     finally:
         shutil.rmtree(kept)
 
@@ -195,69 +278,26 @@ def test_a_linked_worktree_is_brought_back_with_its_branch_and_nothing_else(
     git(top, "pack-refs", "--all")
     (tree / "pkg0/module_0.py").write_text("staged here")
     git(tree, "add", "-A")
-    private = top / ".git/worktrees/tree"
-    said, was, was_private = views(tree), told(tree), told(private)
-    topic = git(top, "rev-parse", "topic")
-    log = (top / ".git/logs/refs/heads/topic").read_bytes()
-    snapshots, workspace = Snapshots(tmp_path / "kept"), Workspace(tree)
-    taken = snapshots.take(workspace)
-
-    git(tree, "commit", "-q", "-m", "from the worktree")
-    (tree / "pkg1/module_1.py").write_text("changed")
-    (top / "by-others").write_text("theirs")
-    git(top, "add", "by-others")
-    git(top, "commit", "-q", "-m", "by others")
-    git(tree, "checkout", "-q", "-b", "second")
-    git(tree, "commit", "-q", "-am", "again")
-    git(tree, "checkout", "-q", "topic")
-    main = git(top, "rev-parse", "main")
-    restored = snapshots.restore(taken.id, workspace)
-
-    assert list(restored.problems) == []
-    assert told(tree) == was
-    assert told(private) == was_private
-    assert git(top, "rev-parse", "topic") == topic
-    assert (top / ".git/logs/refs/heads/topic").read_bytes() == log
-    assert git(top, "rev-parse", "main") == main
-    assert (top / "by-others").exists()
-    assert {k: v for k, v in views(tree).items() if k not in ("log", "refs")} == {
-        k: v for k, v in said.items() if k not in ("log", "refs")
-    }
-    assert git(top, "fsck", "--no-dangling") == ""
-
-
-def test_a_branch_that_somebody_else_moved_is_left(top: Path, tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    git(top, "worktree", "add", "-q", "-b", "topic", str(tree))
-    snapshots, workspace = Snapshots(tmp_path / "kept"), Workspace(tree)
-    taken = snapshots.take(workspace)
-    (tree / "new").write_text("x")
-    git(tree, "add", "new")
-    git(tree, "commit", "-q", "-m", "here")
-    git(top, "update-ref", "refs/heads/topic", "refs/heads/other")
-
-    restored = snapshots.restore(taken.id, workspace)
-
-    assert git(top, "rev-parse", "topic") == git(top, "rev-parse", "other")
-    assert [each for each in restored.problems if "refs/heads/topic was moved by somebody else" in each]
-    assert not (tree / "new").exists()
-
-
-def test_a_worktree_that_was_removed_comes_back(top: Path, tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    git(top, "worktree", "add", "-q", "-b", "topic", str(tree))
     said, was = views(tree), told(tree)
     snapshots, workspace = Snapshots(tmp_path / "kept"), Workspace(tree)
     taken = snapshots.take(workspace)
-    for each in tree.iterdir():
-        shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
-    shutil.rmtree(top / ".git/worktrees")
 
+    (tree / "pkg1/module_1.py").write_text("changed")
+    asyncio.run(commit(tree, ["."], "from the worktree"))
+    (top / "by-others").write_text("theirs")
+    git(top, "add", "by-others")
+    git(top, "commit", "-q", "-m", "by others")
+    main = git(top, "rev-parse", "main")
     restored = snapshots.restore(taken.id, workspace)
 
-    assert list(restored.problems) == []
+    assert list(restored.problems) == list(restored.not_restored) == []
     assert told(tree) == was
-    assert views(tree) == said
+    assert git(top, "rev-parse", "main") == main
+    shared = ("log", "refs")
+    assert {k: v for k, v in views(tree).items() if k not in shared} == {
+        k: v for k, v in said.items() if k not in shared
+    }
+    assert git(top, "fsck", "--no-dangling") == ""
 
 
 def test_a_pointer_to_a_repository_that_does_not_point_back_is_not_followed(
@@ -269,14 +309,12 @@ def test_a_pointer_to_a_repository_that_does_not_point_back_is_not_followed(
     (thief / ".git").write_text(f"gitdir: {top}/.git/worktrees/tree\n")
     snapshots, workspace = Snapshots(tmp_path / "kept"), Workspace(thief)
     taken = snapshots.take(workspace)
-    was = told(top)
     (top / ".git/worktrees/tree/HEAD").write_text("ref: refs/heads/main\n")
+    was = told(top)
 
     snapshots.restore(taken.id, workspace)
 
-    assert (top / ".git/worktrees/tree/HEAD").read_text() == "ref: refs/heads/main\n"
-    assert {k for k, v in told(top).items() if was[k] != v} == {b".git/worktrees/tree/HEAD"}
-    assert [each.partition(":")[0] for each in taken.left_out] == [".git (what it points to)"]
+    assert told(top) == was
 
 
 def test_a_repository_with_long_names_and_one_without_a_commit(tmp_path: Path) -> None:
@@ -289,25 +327,12 @@ def test_a_repository_with_long_names_and_one_without_a_commit(tmp_path: Path) -
             git(top, "add", "f")
             git(top, "commit", "-q", "-m", "one")
         snapshots, workspace = Snapshots(tmp_path / "kept"), Workspace(top)
-        status, was = git(top, "status", "--porcelain=v2"), told(top, objects=False)
+        status, was = git(top, "status", "--porcelain=v2"), files(top)
         taken = snapshots.take(workspace)
         (top / "f").write_text("y")
-        shutil.rmtree(top / ".git")
 
         restored = snapshots.restore(taken.id, workspace)
 
-        assert list(restored.problems) == []
-        assert told(top, objects=False) == was
+        assert list(restored.problems) == list(restored.not_restored) == []
+        assert files(top) == was
         assert git(top, "status", "--porcelain=v2") == status
-
-
-def test_an_object_that_was_changed_in_place_is_told(top: Path, tmp_path: Path) -> None:
-    snapshots, workspace = Snapshots(tmp_path / "kept"), Workspace(top)
-    taken = snapshots.take(workspace)
-    one = next((top / ".git/objects").glob("??/*"))
-    one.chmod(0o644)
-    one.write_bytes(b"spoiled")
-
-    restored = snapshots.restore(taken.id, workspace)
-
-    assert [each for each in restored.problems if one.name in each and "changed in place" in each]

@@ -15,37 +15,33 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
-from placet.sandbox.snapshot.contents import PIECE, open_file, write_all
+from placet.sandbox.git_folder import GitFolder, read
 from placet.truncation import truncate
+from placet.worktree.git import arguments, quoted, variables
+from placet.worktree.snapshot.contents import PIECE, open_file, write_all
+from placet.worktree.snapshot.git_state import INDEX
 
 if TYPE_CHECKING:
     import subprocess
 
 _CONFIG = "[core]\n\trepositoryformatversion = {version}\n\tbare = true\n\tlooseCompression = 1\n{more}"
+_LONG = re.compile(rb"^\s*objectformat\s*=\s*\"?sha256", re.IGNORECASE | re.MULTILINE)
+_FAN_OUT = re.compile(r"[0-9a-f]{2}|pack")
+_MOST_INDEX = 512 << 20
+_WAIT_S = 60.0
 _SHA256 = "[extensions]\n\tobjectFormat = sha256\n"
-
-
-def find_git(besides: str) -> str | None:
-    """The git program, if there is one that does not lie in the folder `besides`."""
-    import shutil
-
-    found = shutil.which("git")
-    if found is None:
-        return None
-    real = os.path.realpath(found)
-    return None if os.path.commonpath((real, besides)) == besides else real
 
 
 class GitStore:
     """A store, and the git processes that fill it and read from it."""
 
-    def __init__(self, git: str, folder: str, hash_name: str = "sha1") -> None:
+    def __init__(self, folder: str, hash_name: str = "sha1") -> None:
         """`folder` is made into a store if need be. `hash_name` is how objects are named."""
-        self._git = git
         self.folder = folder
         self._hash_name = hash_name
         self._reading: subprocess.Popen[bytes] | None = None
@@ -61,11 +57,14 @@ class GitStore:
             with open(os.path.join(self.folder, name), "w", encoding="ascii") as file:
                 file.write(text)
 
-    def borrow(self, objects: str) -> None:
-        """Look for objects also in another database, which must stay as long as this one."""
+    def borrow(self, objects: str, links: str) -> None:
+        """Take the objects of a repository as known. They are linked into the folder `links`, since nobody
+        promises that the repository keeps them; where they cannot be linked, nothing is borrowed."""
+        if not _link(objects, links):
+            return
         with open(os.path.join(self.folder, "objects/info/alternates"), "a", encoding="utf-8") as file:
             # Relative, so that a snapshot may be moved as a whole.
-            file.write(os.path.relpath(objects, os.path.join(self.folder, "objects")) + "\n")
+            file.write(os.path.relpath(links, os.path.join(self.folder, "objects")) + "\n")
 
     # Keeping
 
@@ -89,14 +88,14 @@ class GitStore:
     def _hash(self, where: bytes, paths: Sequence[bytes]) -> tuple[list[bytes], str]:
         """The names of what could be kept, up to the first that could not; and what git said."""
         lines = b"".join(quoted(path) + b"\n" for path in paths)
-        arguments = ["hash-object", "-w", "--no-filters", "--stdin-paths", "-t", "blob"]
-        process = self.start(arguments, os.fsdecode(where))
+        argv = ["hash-object", "-w", "--no-filters", "--stdin-paths", "-t", "blob"]
+        process = self.start(argv, os.fsdecode(where))
         out, said = process.communicate(lines)
         return out.split(), truncate(said.decode("utf-8", "replace").strip(), 300)
 
     def start(
         self,
-        arguments: Sequence[str],
+        argv: Sequence[str],
         where: str | None = None,
         more: Mapping[str, str] = {},
         *,
@@ -107,32 +106,15 @@ class GitStore:
         import subprocess
 
         return subprocess.Popen(
-            [self._git, "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", *arguments],
+            arguments(argv),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if is_quiet else subprocess.PIPE,
             cwd=where or self.folder,
-            env=self._environment(more),
+            env={**variables(self.folder), **more},
             # A signal from the terminal is for us, and we then decide what becomes of it.
             start_new_session=True,
         )
-
-    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        passed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-        return {
-            **passed,
-            "PATH": os.defpath,
-            "HOME": self.folder,
-            "LC_ALL": "C",
-            "GIT_DIR": self.folder,
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_TERMINAL_PROMPT": "0",
-            **more,
-        }
 
     # Bringing back
 
@@ -179,12 +161,63 @@ class GitStore:
                     stream.close()
         process.wait()
 
+    def ignored(self, repository: GitFolder) -> set[bytes] | None:
+        """What a repository ignores: paths of files, and of folders that it ignores whole. None if git cannot
+        tell. The store stands in for the repository: with a copy of its index, and with our own settings."""
+        import subprocess
 
-def quoted(path: bytes) -> bytes:
-    """A path as git reads it from a list: in quotes, so that any byte can stand in it.
+        index = os.path.join(self.folder, INDEX)
+        try:
+            for folder, name, target in (
+                (repository.git_dir, "index", index),
+                (
+                    os.path.join(repository.common, "info"),
+                    "exclude",
+                    os.path.join(self.folder, "info/exclude"),
+                ),
+            ):
+                data = read(folder, name, _MOST_INDEX)
+                if data is not None:
+                    with open(target, "wb") as file:
+                        file.write(data)
+            process = self.start(
+                ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"],
+                repository.top,
+                {"GIT_WORK_TREE": repository.top, "GIT_INDEX_FILE": index},
+            )
+            try:
+                out, _ = process.communicate(timeout=_WAIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+                return None
+        except OSError:
+            return None
+        if process.returncode != 0:
+            return None
+        return {path.rstrip(b"/") for path in out.split(b"\0") if path}
 
-    >>> quoted(b'a "b"\\n')
-    b'"a \\\\"b\\\\"\\\\n"'
-    """
-    escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
-    return b'"' + escaped + b'"'
+
+def hash_name(repository: GitFolder) -> str:
+    """How the objects of a repository are named."""
+    config = read(repository.common, "config", _MOST_INDEX) or b""
+    return "sha256" if _LONG.search(config) is not None else "sha1"
+
+
+def _link(objects: str, links: str) -> bool:
+    """Give every file with objects a second name; false if that cannot be. Such a file is never rewritten."""
+    import shutil
+
+    try:
+        for folder in os.listdir(objects):
+            if _FAN_OUT.fullmatch(folder) is None:
+                continue
+            os.makedirs(os.path.join(links, folder), mode=0o700)
+            for name in os.listdir(os.path.join(objects, folder)):
+                # Packed by somebody else meanwhile, it is in a pack: of those all names are there or none.
+                if not name.startswith(("tmp_", ".tmp-")):
+                    os.link(os.path.join(objects, folder, name), os.path.join(links, folder, name))
+    except OSError:
+        shutil.rmtree(links, ignore_errors=True)
+        return False
+    return os.path.isdir(links)

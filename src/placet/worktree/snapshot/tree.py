@@ -2,7 +2,7 @@
 
 Keep true:
 1. No link is followed, and nothing is changed, not even an access right.
-2. Whatever is neither an entry nor an object is named as left out, but for what belongs to Placet.
+2. Whatever is no entry is named as left out, but for what belongs to Placet and the `.git` at the top.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from contextlib import suppress
 import msgspec
 
 from placet.sandbox.beneath import open_beneath
-from placet.sandbox.snapshot.manifest import Entry, LeftOut, joined
-from placet.sandbox.snapshot.mounts import OtherMount, stay_on_mount
-from placet.sandbox.snapshot.removal import READ_FOLDER
-from placet.sandbox.snapshot.repository import OBJECTS, Place, is_git_folder
 from placet.sandbox.spot import Id, id_of
+from placet.worktree.snapshot.manifest import Entry, LeftOut, joined
+from placet.worktree.snapshot.mounts import OtherMount, stay_on_mount
+from placet.worktree.snapshot.removal import READ_FOLDER
 
 DEEPEST = 200
 """Folders within folders; what is deeper is left out. Each of them costs a descriptor."""
 _OWN = b".placet"
+GIT = b".git"
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -90,8 +90,8 @@ class Walk:
         self.own: list[bytes] = []
         self.entries: list[Entry] = []
         self.left_out: list[LeftOut] = []
-        self.objects: dict[bytes, list[tuple[bytes, os.stat_result]]] = {}
-        """By the path of a database, the files in it that hold objects, relative to it."""
+        self.git: LeftOut | None = None
+        """The `.git` at the top."""
 
     def all(self, opened: int) -> None:
         """Go over everything beneath an open folder.
@@ -102,14 +102,11 @@ class Walk:
         """
         found = os.fstat(opened)
         self._add(b"", "folder", found)
-        self._folder(opened, b"", 0, None, b"", None)
+        self._folder(opened, b"", 0, None)
 
-    def _folder(
-        self, opened: int, path: bytes, depth: int, place: Place | None, database: bytes, room: _Room | None
-    ) -> None:
+    def _folder(self, opened: int, path: bytes, depth: int, room: _Room | None) -> None:
         with os.scandir(opened) as listed:
             names = sorted(os.fsencode(each.name) for each in listed)
-        is_git = is_git_folder(frozenset(names))
         for name in names:
             try:
                 found = os.stat(name, dir_fd=opened, follow_symlinks=False)
@@ -119,21 +116,20 @@ class Walk:
             if is_placets(name, found, self._untouched):
                 self.own.append(at)
                 continue
+            if at == GIT:
+                self.git = left_out(at, "the repository", found)
+                continue
             kind = stat.S_IFMT(found.st_mode)
             if room is not None:
                 room.take(found.st_size if kind == stat.S_IFREG else 0)
             if kind == stat.S_IFDIR:
-                below = place.below(name) if place is not None else None
-                is_database = is_git and name == b"objects"
-                leaves = room is None and (self._may_leave(at, name) or (is_git and name == b"lfs"))
+                leaves = room is None and self._may_leave(at, name)
                 self._enter(
                     opened,
                     name,
                     at,
                     found,
                     depth + 1,
-                    OBJECTS if is_database else below,
-                    at if is_database else database,
                     room=_Room(self._bounds) if leaves else room,
                     leaves=leaves,
                 )
@@ -142,9 +138,6 @@ class Walk:
                     self._add(at, "link", found, os.readlink(name, dir_fd=opened))
             elif kind != stat.S_IFREG:
                 self._leave(at, _KINDS.get(kind, "no file, folder or link"), found)
-            elif place is not None and place.holds(name):
-                self.objects[database].append((at[len(database) + 1 :], found))
-                self._count(0)
             elif room is None and found.st_size > self._bounds.bytes and self._may_leave(at, name):
                 self._leave(at, "ignored and large", found)
             else:
@@ -157,8 +150,6 @@ class Walk:
         at: bytes,
         found: os.stat_result,
         depth: int,
-        place: Place | None,
-        database: bytes,
         *,
         room: _Room | None,
         leaves: bool,
@@ -181,19 +172,14 @@ class Walk:
             return
         lengths = len(self.entries), len(self.left_out)
         counted = self._bytes, self._seen
-        databases = set(self.objects)
-        if place is OBJECTS:
-            self.objects[at] = []
         self._add(at, "folder", found)
         try:
-            self._folder(opened, at, depth, place, database, room)
+            self._folder(opened, at, depth, room)
         except (_TooLarge, TooMuch):
             if not leaves:
                 raise
             del self.entries[lengths[0] :], self.left_out[lengths[1] :]
             self._bytes, self._seen = counted
-            for each in set(self.objects) - databases:
-                del self.objects[each]
             self._leave(at, "ignored and large", found)
         finally:
             os.close(opened)

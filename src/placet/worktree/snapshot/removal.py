@@ -15,8 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from placet.sandbox.beneath import O_PATH
-from placet.sandbox.snapshot.mounts import OtherMount, stay_on_mount
 from placet.sandbox.spot import Id, id_of
+from placet.worktree.snapshot.mounts import OtherMount, stay_on_mount
 
 READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OWN = stat.S_IRWXU

@@ -14,7 +14,9 @@ from typing import Literal
 
 import msgspec
 
-FORMAT = 1
+from placet.worktree.snapshot.git_state import GitState
+
+FORMAT = 2
 FILE_NAME = "manifest"
 
 EntryKind = Literal["file", "folder", "link"]
@@ -52,46 +54,6 @@ class LeftOut(msgspec.Struct, frozen=True, array_like=True):
     """What it is, in the numbers of the system."""
 
 
-class ObjectFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One file of a git object database. Its name says what it holds, so it is never rewritten."""
-
-    path: bytes
-    """Relative to the database."""
-    size: int
-    mtime_ns: int
-    mode: int
-    is_copy: bool = False
-    inode: int = 0
-    ctime_ns: int = 0
-    """Of the file in the database, once it was kept: while both are the same, so is what it holds."""
-
-
-class Objects(msgspec.Struct, frozen=True, array_like=True):
-    """The object database of a repository."""
-
-    tree: int
-    """The tree that it lies in; -1 if it lies elsewhere."""
-    path: bytes
-    """Relative to that tree; absolute if it lies elsewhere."""
-    files: Sequence[ObjectFile]
-
-
-class Branch(msgspec.Struct, frozen=True, array_like=True):
-    """The branch that a linked worktree is on. It lives in the repository that the worktree is linked to."""
-
-    common: bytes
-    """The git folder of that repository."""
-    private: bytes
-    """The git folder of the worktree, in the other one."""
-    name: bytes
-    """Such as refs/heads/main."""
-    value: bytes
-    """What it names; empty for a branch without a commit."""
-    log: bytes | None
-    moves: int = 0
-    """Bytes of the worktree's own log: what comes after them came since."""
-
-
 class Tree(msgspec.Struct, frozen=True, array_like=True):
     """A folder and what is beneath it. A parent comes before its children."""
 
@@ -104,6 +66,8 @@ class Tree(msgspec.Struct, frozen=True, array_like=True):
     device: int = 0
     inode: int = 0
     """Which folder the top is: another one can have its path."""
+    git: LeftOut | None = None
+    """The `.git` at the top, which is neither kept nor touched."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,16 +79,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     keeps: Keeps
     hash_name: str = "sha1"
     """By which objects are named, in git."""
-    trees: Sequence[Tree]
-    """The workspace; and the private git folder of a linked worktree."""
-    objects: Sequence[Objects] = ()
-    branch: Branch | None = None
-    ended_ns: int = 0
-    """When it was whole, by the clock that stamps files."""
-    head: bytes = b""
-    """The branch that a repository in the workspace is on; empty if it is on none."""
-    others: Sequence[tuple[bytes, bytes]] = ()
-    """The branches that other worktrees of it are on, and what they named."""
+    tree: Tree
+    repository: GitState | None = None
+    """The repository that the workspace is the top of, as it was."""
     boot: str = ""
     """Which start of the machine: devices are counted anew with each."""
 

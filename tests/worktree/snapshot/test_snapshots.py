@@ -17,12 +17,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from placet.errors import ToolError, UsageError
-from placet.sandbox.snapshot.manifest import read_manifest
-from placet.sandbox.snapshot.store import Snapshots
-from placet.sandbox.snapshot.taking import Settings, now_ns
-from placet.sandbox.snapshot.tree import Bounds, TooMuch, Walk
 from placet.sandbox.workspace import Workspace
-from tests.sandbox.snapshot.trees import git, told
+from placet.worktree.snapshot.manifest import read_manifest
+from placet.worktree.snapshot.store import Snapshots
+from placet.worktree.snapshot.taking import Settings, now_ns
+from placet.worktree.snapshot.tree import Bounds, TooMuch, Walk
+from tests.worktree.snapshot.trees import told
 
 NAMES = [b"a", b"b", b"c d", b"\xff\xfe", b'q"\n\\', "ä".encode()]
 PATHS = [*NAMES, *(x + b"/" + y for x in NAMES[:4] for y in NAMES[:3]), b"a/b/c d", b"b/a/a"]
@@ -193,7 +193,7 @@ def test_a_change_that_hides_behind_the_old_times_is_found(top: Path, tmp_path: 
     snapshots, workspace = snapshots_in(tmp_path), Workspace(top)
     taken = snapshots.take(workspace)
     # Where the clock that stamps files runs in steps, all of its times may stay the same.
-    (young,) = (e for e in read_manifest(str(tmp_path / "kept" / taken.id)).trees[0].entries if e.path)
+    (young,) = (e for e in read_manifest(str(tmp_path / "kept" / taken.id)).tree.entries if e.path)
     assert young.inode == 0
     was = file.stat()
     with file.open("r+b") as opened:
@@ -440,21 +440,6 @@ def test_a_claim_goes_with_its_process(top: Path, tmp_path: Path) -> None:
     snapshots.prune()
     assert os.listdir(tmp_path / "kept") == ["lock"]
     snapshots.claim(workspace, "next").release()
-
-
-def test_a_worktree_is_claimed_with_the_repository_that_it_is_linked_to(top: Path, tmp_path: Path) -> None:
-    git(top, "init", "-q")
-    git(top, "commit", "-q", "--allow-empty", "-m", "first")
-    for name in ("one", "two"):
-        git(top, "worktree", "add", "-q", str(tmp_path / name))
-    snapshots = snapshots_in(tmp_path)
-    held = [snapshots.claim(Workspace(tmp_path / name), name) for name in ("one", "two")]
-
-    with pytest.raises(UsageError, match="is at work in"):
-        snapshots.claim(Workspace(top), "all")
-
-    for each in held:
-        each.release()
 
 
 def test_a_snapshot_since_which_another_run_worked_there_is_not_restored(top: Path, tmp_path: Path) -> None:

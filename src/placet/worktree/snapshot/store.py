@@ -2,7 +2,8 @@
 
 A snapshot keeps everything beneath a workspace: contents, modes, times of files, links as links, empty
 folders. It does not keep that two names are one file (each gets its content back), nor extended attributes.
-What programs can make again is left out if it is large, and named; so are pipes, sockets and devices.
+What programs can make again is left out if it is large, and named; so are pipes, sockets and devices. The
+git folder of the workspace is neither kept nor touched: no command can write it.
 
 Keep true:
 1. Taking one changes nothing in the workspace: no index, no reference, no stash, no access right.
@@ -25,7 +26,10 @@ from pathlib import Path
 import msgspec
 
 from placet.errors import ToolError, UsageError
-from placet.sandbox.snapshot.claims import (
+from placet.sandbox.spot import Closed, Id, id_in
+from placet.sandbox.workspace import Workspace
+from placet.truncation import truncate_repr
+from placet.worktree.snapshot.claims import (
     Claim,
     claim,
     folders_of,
@@ -35,22 +39,20 @@ from placet.sandbox.snapshot.claims import (
     tidy,
     unmark_later,
 )
-from placet.sandbox.snapshot.contents import Contents, Copies, sync
-from placet.sandbox.snapshot.git_store import GitStore, find_git
-from placet.sandbox.snapshot.manifest import (
+from placet.worktree.snapshot.contents import Contents, Copies, sync
+from placet.worktree.snapshot.git_state import INDEX
+from placet.worktree.snapshot.git_store import GitStore
+from placet.worktree.snapshot.manifest import (
     FILE_NAME,
     Manifest,
     read_manifest,
     shown,
     write_manifest,
 )
-from placet.sandbox.snapshot.owner import Owner, boot_id, is_gone, read_owner, this_process
-from placet.sandbox.snapshot.recovery import Recovery, Restored, folders_of_path
-from placet.sandbox.snapshot.removal import READ_FOLDER, remove
-from placet.sandbox.snapshot.taking import COPIES, STORE, Settings, Taking
-from placet.sandbox.spot import Closed, Id, id_in
-from placet.sandbox.workspace import Workspace
-from placet.truncation import truncate_repr
+from placet.worktree.snapshot.owner import Owner, boot_id, is_gone, read_owner, this_process
+from placet.worktree.snapshot.recovery import Recovery, Restored, folders_of_path
+from placet.worktree.snapshot.removal import READ_FOLDER, remove
+from placet.worktree.snapshot.taking import COPIES, STORE, Settings, Taking
 
 _ID = re.compile(r"[0-9a-f]{16}\Z")
 _OWNER = "owner"
@@ -128,12 +130,12 @@ class Snapshots:
         except BaseException:
             self._forget(into)
             raise
-        files = [entry for entry in manifest.trees[0].entries if entry.kind == "file"]
+        files = [entry for entry in manifest.tree.entries if entry.kind == "file"]
         return Snapshot(
             id=made,
             files=len(files),
             bytes=sum(entry.size for entry in files),
-            left_out=[f"{shown(each.path)}: {each.why}" for tree in manifest.trees for each in tree.left_out],
+            left_out=[f"{shown(each.path)}: {each.why}" for each in manifest.tree.left_out],
         )
 
     def restore(
@@ -146,7 +148,7 @@ class Snapshots:
     ) -> Restored:
         """Bring a workspace back to a snapshot. What could not be is told, and the rest brought back; and a
         snapshot of which not everything could be is kept, also when it is dropped. With `only`, paths of
-        files relative to the workspace, nothing else is touched, and no repository.
+        files relative to the workspace, nothing else is touched.
 
         Raises:
             ToolError: there is no such snapshot, it is of another folder, another run has worked in the
@@ -181,9 +183,9 @@ class Snapshots:
                 f"cannot be read ({why}).",
                 retry=False,
             ) from None
-        if manifest.trees[0].top != os.fsencode(workspace.folder):
+        if manifest.tree.top != os.fsencode(workspace.folder):
             raise ToolError(
-                f"The snapshot {id} is of {shown(manifest.trees[0].top)}, and not of {workspace.folder}.",
+                f"The snapshot {id} is of {shown(manifest.tree.top)}, and not of {workspace.folder}.",
                 retry=False,
             )
         if not _is_same_folder(manifest, workspace.fd):
@@ -200,7 +202,8 @@ class Snapshots:
                 retry=False,
             )
         with workspace.lock, _contents(manifest, folder) as contents:
-            recovery = Recovery(manifest, folder, contents, self._untouched(workspace))
+            index = os.path.join(folder, STORE, INDEX)
+            recovery = Recovery(manifest, contents, self._untouched(workspace), index)
             if only is None:
                 found = recovery.all(workspace.fd)
             else:
@@ -219,8 +222,8 @@ class Snapshots:
             return "the snapshot of the folder cannot be read"
         if later:
             return f"run '{later[0]}' has worked in the folder since"
-        top = os.path.realpath(manifest.trees[0].top)
-        left_out = {each.path: each.why for each in manifest.trees[0].left_out}
+        top = os.path.realpath(manifest.tree.top)
+        left_out = {each.path: each.why for each in manifest.tree.left_out}
         for path in paths:
             # Where a link leads is what is written.
             real = os.path.relpath(os.path.realpath(os.path.join(top, os.fsencode(path))), top)
@@ -369,12 +372,7 @@ class Snapshots:
 def _contents(manifest: Manifest, folder: str) -> Iterator[Contents]:
     contents: Contents
     if manifest.keeps == "git":
-        git = find_git(os.fsdecode(manifest.trees[0].top))
-        if git is None:
-            raise ToolError(
-                "The snapshot was taken with git, and there is no git now. Install it.", retry=False
-            )
-        contents = GitStore(git, os.path.join(folder, STORE), manifest.hash_name)
+        contents = GitStore(os.path.join(folder, STORE), manifest.hash_name)
     else:
         contents = Copies(os.path.join(folder, COPIES))
     try:
@@ -385,7 +383,7 @@ def _contents(manifest: Manifest, folder: str) -> Iterator[Contents]:
 
 def _is_same_folder(manifest: Manifest, workspace: int) -> bool:
     """Whether an open folder is the one that the snapshot is of."""
-    tree, found = manifest.trees[0], os.fstat(workspace)
+    tree, found = manifest.tree, os.fstat(workspace)
     if not tree.inode:
         return True  # Taken by a version that did not ask.
     has_started_anew = manifest.boot != boot_id()

@@ -14,17 +14,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 
 from placet.sandbox.beneath import open_beneath
-from placet.sandbox.snapshot.contents import Contents
-from placet.sandbox.snapshot.manifest import Entry, LeftOut, Tree, joined, shown
-from placet.sandbox.snapshot.mounts import OtherMount, mount_of
-from placet.sandbox.snapshot.removal import READ_FOLDER, make_ours, open_folder, remove
-from placet.sandbox.snapshot.repository import OBJECTS, Place, is_git_folder
-from placet.sandbox.snapshot.tree import is_placets
 from placet.sandbox.spot import TEMPORARY, Id, id_of, look
+from placet.worktree.snapshot.contents import Contents
+from placet.worktree.snapshot.manifest import Entry, LeftOut, Tree, joined, shown
+from placet.worktree.snapshot.mounts import OtherMount, mount_of
+from placet.worktree.snapshot.removal import READ_FOLDER, make_ours, open_folder, remove
+from placet.worktree.snapshot.tree import is_placets
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TYPES: Mapping[str, int] = {"file": stat.S_IFREG, "folder": stat.S_IFDIR, "link": stat.S_IFLNK}
@@ -38,20 +37,9 @@ class Restoring:
         tree: Tree,
         contents: Contents,
         untouched: Container[Id],
-        name: str = "",
-        others: Collection[bytes] = (),
     ) -> None:
-        """`name` is put before paths in what is told, for a tree that is not the workspace. `others` are
-        paths of what is there now and is somebody else's: it is left as it is."""
         self._contents = contents
         self._untouched = untouched
-        self._name = name
-        self._others = others
-        self._above_others = {
-            b"/".join(parts[:length])
-            for parts in (path.split(b"/") for path in others)
-            for length in range(1, len(parts))
-        }
         self._own = frozenset(tree.own)
         self._within: dict[bytes, dict[bytes, Entry]] = {}
         """What was in each folder, by name."""
@@ -62,10 +50,9 @@ class Restoring:
                 continue
             folder, _, last = entry.path.rpartition(b"/")
             self._within.setdefault(folder, {})[last] = entry
-        self._left: dict[bytes, LeftOut] = {each.path: each for each in tree.left_out}
-        self._moved: dict[Id, LeftOut] = {
-            (each.device, each.inode): each for each in tree.left_out if each.inode
-        }
+        left = [*tree.left_out, *([] if tree.git is None else [tree.git])]
+        self._left: dict[bytes, LeftOut] = {each.path: each for each in left}
+        self._moved: dict[Id, LeftOut] = {(each.device, each.inode): each for each in left if each.inode}
         self._top_fd = -1
         self._makes_room = False
         self._can_give = os.geteuid() == 0
@@ -88,14 +75,14 @@ class Restoring:
         """Remove what came since, and files that have grown. Bring everything back once more then: what there
         was no room for may have it now."""
         self._makes_room = True
-        self._clear(top, b"", None, makes_room=True)
+        self._clear(top, b"", makes_room=True)
         self.is_short = False
         self.problems.clear()
 
     def clear(self, top: int) -> None:
         """Remove what was not there, and put the rights of folders back. Comes after `bring`: now every
         folder is there into which something that was left out, and moved, may belong."""
-        self._clear(top, b"", None)
+        self._clear(top, b"")
         if self._top is not None:
             self._rights(top, self._top)
 
@@ -123,7 +110,7 @@ class Restoring:
         try:
             parent = open_beneath(top, os.fsdecode(above) or ".", READ_FOLDER)
             try:
-                if not self._stays(parent, name, path, None) and remove(name, parent, self._spare):
+                if not self._stays(parent, name, path) and remove(name, parent, self._spare):
                     self.removed += 1
             finally:
                 os.close(parent)
@@ -143,8 +130,6 @@ class Restoring:
 
     def _folder(self, opened: int, path: bytes) -> None:
         for name, entry in self._within.get(path, {}).items():
-            if entry.path in self._others:
-                continue
             try:
                 self._entry(opened, name, entry)
             except OSError as error:
@@ -154,8 +139,6 @@ class Restoring:
         found = look_at(name, parent)
         was_there = found is not None
         if found is not None and stat.S_IFMT(found.st_mode) != _TYPES[entry.kind]:
-            if entry.path in self._above_others:
-                raise OSError(errno.EEXIST, "a branch of another worktree is in its place")
             if not remove(name, parent, self._spare):
                 raise OSError(errno.EEXIST, "something that was left out of the snapshot is in its place")
             found = None
@@ -260,27 +243,20 @@ class Restoring:
 
     # What was not
 
-    def _clear(self, opened: int, path: bytes, place: Place | None, *, makes_room: bool = False) -> None:
+    def _clear(self, opened: int, path: bytes, *, makes_room: bool = False) -> None:
         """Remove what came since, and put the rights of folders back, from within."""
         with os.scandir(opened) as listed:
             names = [os.fsencode(each.name) for each in listed]
         wanted = self._within.get(path, {})
-        is_git = is_git_folder(frozenset(names) | frozenset(wanted))
         for name in names:
             at = joined(path, name)
             entry = wanted.get(name)
-            if at in self._others:
-                continue
             try:
                 if makes_room and entry is not None and self._takes_room(opened, name, entry):
                     remove(name, opened, self._spare)
                 elif entry is not None and entry.kind == "folder":
-                    below = place.below(name) if place is not None else None
-                    inner = OBJECTS if is_git and name == b"objects" else below
-                    self._clear_inner(opened, name, at, entry, inner, makes_room)
-                elif entry is None and at in self._above_others:
-                    self._clear_inner(opened, name, at, None, None, makes_room)
-                elif entry is None and not self._stays(opened, name, at, place):
+                    self._clear_inner(opened, name, at, entry, makes_room)
+                elif entry is None and not self._stays(opened, name, at):
                     if remove(name, opened, self._spare):
                         self.removed += 1
                     else:
@@ -290,13 +266,11 @@ class Restoring:
             except OSError as error:
                 self._tell(at, error)
 
-    def _clear_inner(
-        self, parent: int, name: bytes, at: bytes, entry: Entry | None, place: Place | None, makes_room: bool
-    ) -> None:
+    def _clear_inner(self, parent: int, name: bytes, at: bytes, entry: Entry, makes_room: bool) -> None:
         opened = open_folder(name, parent)
         try:
-            self._clear(opened, at, place, makes_room=makes_room)
-            if entry is not None and not makes_room:
+            self._clear(opened, at, makes_room=makes_room)
+            if not makes_room:
                 self._rights(opened, entry)
         finally:
             os.close(opened)
@@ -306,7 +280,7 @@ class Restoring:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         return entry.kind == "file" and stat.S_ISREG(found.st_mode) and found.st_size > entry.size
 
-    def _stays(self, parent: int, name: bytes, at: bytes, place: Place | None) -> bool:
+    def _stays(self, parent: int, name: bytes, at: bytes) -> bool:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if at in self._left:
             return True
@@ -314,7 +288,7 @@ class Restoring:
             if at not in self._own and id_of(found) not in self._untouched:
                 self.left[at] = None
             return True
-        return place is not None and (place.holds(name) or place.may_grow(name))
+        return False
 
     def _spare(self, parent: int, name: bytes, found: os.stat_result) -> bool:
         """What is beneath something that is being removed, and must not be. What was left out goes home."""
@@ -342,7 +316,7 @@ class Restoring:
 
     def _tell(self, path: bytes, error: OSError) -> None:
         self.is_short = self.is_short or error.errno in NO_ROOM
-        self.problems.append(f"{self._name}{shown(path)}: {error.strerror or error}")
+        self.problems.append(f"{shown(path)}: {error.strerror or error}")
 
 
 def look_at(name: bytes, parent: int) -> os.stat_result | None:

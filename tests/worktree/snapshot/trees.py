@@ -80,6 +80,8 @@ def make_repository(folder: Path, files: int = 300) -> None:
     stashed, links, modes, several branches, packed and loose objects."""
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "init", "-q")
+    git(folder, "config", "user.name", "A")
+    git(folder, "config", "user.email", "a@example.org")
     for n in range(files):
         path = folder / f"pkg{n % 12}" / f"module_{n}.py"
         path.parent.mkdir(exist_ok=True)

@@ -19,9 +19,8 @@ import msgspec
 
 from placet.errors import UsageError
 from placet.sandbox.places import is_beneath
-from placet.sandbox.snapshot.manifest import shown
-from placet.sandbox.snapshot.owner import Owner, read_owner, this_process
-from placet.sandbox.snapshot.repository import linked_worktree
+from placet.worktree.snapshot.manifest import shown
+from placet.worktree.snapshot.owner import Owner, read_owner, this_process
 
 GATE = "lock"
 """Held while claims are looked at. It stays: one that is removed could be locked by two."""
@@ -50,10 +49,8 @@ class Claim:
 
 
 def folders_of(workspace: str) -> list[str]:
-    """What restoring a workspace changes, as text: the folder, and the git folder of a linked worktree."""
-    linked = linked_worktree(workspace)
-    found = [workspace] if linked is None else [workspace, linked.private]
-    return [shown(os.fsencode(each)) for each in found]
+    """What restoring a workspace changes, as text."""
+    return [shown(os.fsencode(workspace))]
 
 
 def overlap(some: Sequence[str], others: Sequence[str]) -> bool:

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from placet.errors import ToolError
-from placet.sandbox.snapshot.store import Snapshots
-from placet.sandbox.snapshot.taking import Settings
-from placet.sandbox.snapshot.tree import Bounds
 from placet.sandbox.workspace import Workspace
-from tests.sandbox.snapshot.trees import git, told
+from placet.worktree.snapshot.store import Snapshots
+from placet.worktree.snapshot.taking import Settings
+from tests.worktree.snapshot.trees import git, told
 
 ROOT = Path(__file__).parents[3]
 
@@ -45,7 +44,7 @@ def where_mounts_end(tmp_path: Path, code: str) -> dict[str, Any]:
     script = tmp_path / "child.py"
     start = (
         "import json, os, subprocess\nfrom pathlib import Path\n"
-        "from placet.sandbox.snapshot.store import Snapshots\n"
+        "from placet.worktree.snapshot.store import Snapshots\n"
         "from placet.sandbox.workspace import Workspace\n"
         f"here = Path({str(tmp_path)!r})\nsaid = {{}}\n"
         "def sh(command):\n    subprocess.run(['sh', '-ec', command], cwd=here, check=True)\n"
@@ -112,15 +111,13 @@ said["kept"] = os.listdir(here / "kept")
 
 
 def test_a_snapshot_that_could_not_be_restored_wholly_is_kept_and_named(top: Path, tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    git(top, "init", "-q")
-    git(top, "commit", "-q", "--allow-empty", "-m", "first")
-    git(top, "worktree", "add", "-q", "-b", "topic", str(tree))
-    snapshots, workspace = snapshots_in(tmp_path), Workspace(tree)
+    (top / "d").mkdir()
+    (top / "d/f").write_text("kept")
+    snapshots, workspace = snapshots_in(tmp_path), Workspace(top)
     taken = snapshots.take(workspace)
-    git(top, "commit", "-q", "--allow-empty", "-m", "second")
-    second = git(top, "rev-parse", "HEAD").strip()
-    git(top, "update-ref", "refs/heads/topic", second)
+    (top / "d/f").write_text("changed")
+    spoiled = tmp_path / "kept" / taken.id / "files"
+    spoiled.rename(tmp_path / "aside")
 
     restored = snapshots.restore(taken.id, workspace)
     assert restored.problems[0] == f"the snapshot is kept in {tmp_path}/kept/{taken.id}, for 30 days"
@@ -129,7 +126,7 @@ def test_a_snapshot_that_could_not_be_restored_wholly_is_kept_and_named(top: Pat
     snapshots_in(tmp_path).prune()
     assert (tmp_path / "kept" / taken.id / "manifest").exists()
 
-    git(top, "update-ref", "refs/heads/topic", "HEAD~1")
+    (tmp_path / "aside").rename(spoiled)
     again = snapshots_in(tmp_path)
     assert list(again.restore(taken.id, workspace).problems) == []
     again.drop(taken.id)
@@ -242,141 +239,6 @@ def test_another_folder_of_the_same_name_is_not_restored(top: Path, tmp_path: Pa
 # Other worktrees
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_what_others_do_in_their_worktrees_is_not_taken_back(top: Path, tmp_path: Path, packed: bool) -> None:
-    git(top, "init", "-q")
-    git(top, "add", "-A")
-    git(top, "commit", "-q", "-m", "first")
-    git(top, "branch", "aside")
-    git(top, "worktree", "add", "-q", "-b", "feature", str(tmp_path / "feature"))
-    was = git(top, "rev-parse", "main")
-    snapshots, workspace = snapshots_in(tmp_path), Workspace(top)
-    taken = snapshots.take(workspace)
-
-    (tmp_path / "feature/w").write_text("work")
-    git(tmp_path / "feature", "add", "w")
-    git(tmp_path / "feature", "commit", "-q", "-m", "my work")
-    git(top, "worktree", "add", "-q", "-b", "fixes/hot", str(tmp_path / "hotfix"))
-    git(tmp_path / "hotfix", "commit", "-q", "--allow-empty", "-m", "fix")
-    theirs = {
-        (name, branch): git(tmp_path / name, "reflog", "show", branch)
-        for name, own in (("feature", "feature"), ("hotfix", "fixes/hot"))
-        for branch in ("HEAD", own)
-    }
-    git(top, "commit", "-q", "--allow-empty", "-m", "by the plan")
-    git(top, "checkout", "-q", "-b", "fixes/mine")
-    git(top, "branch", "-D", "-q", "aside")
-    if packed:
-        git(top, "pack-refs", "--all")
-    values = {name: git(top, "rev-parse", name) for name in ("feature", "fixes/hot")}
-
-    restored = snapshots.restore(taken.id, workspace)
-    snapshots.restore(taken.id, workspace)
-
-    assert {name: git(top, "rev-parse", name) for name in ("feature", "fixes/hot")} == values
-    assert git(top, "rev-parse", "main") == git(top, "rev-parse", "aside") == was
-    assert git(top, "branch", "--show-current") == "main\n"
-    assert git(top, "branch", "--list", "fixes/mine") == ""
-    for (name, branch), log in theirs.items():
-        assert git(tmp_path / name, "status", "--porcelain") == ""
-        assert git(tmp_path / name, "reflog", "show", branch) == log != ""
-    assert git(top, "fsck", "--no-dangling") == ""
-    assert list(restored.problems) == []
-    assert sorted(restored.not_restored) == [
-        ".git/worktrees/hotfix (a worktree that came since)",
-        "refs/heads/feature (another worktree is on it)",
-        "refs/heads/fixes/hot (another worktree is on it)",
-    ]
-
-
-def test_worktrees_of_others_come_back_when_they_are_gone(top: Path, tmp_path: Path) -> None:
-    git(top, "init", "-q")
-    git(top, "add", "-A")
-    git(top, "commit", "-q", "-m", "first")
-    git(top, "worktree", "add", "-q", "-b", "feature", str(tmp_path / "feature"))
-    was = told(top, objects=False)
-    snapshots, workspace = snapshots_in(tmp_path), Workspace(top)
-    taken = snapshots.take(workspace)
-    shutil.rmtree(top / ".git")
-
-    restored = snapshots.restore(taken.id, workspace)
-
-    assert (list(restored.problems), list(restored.not_restored)) == ([], [])
-    assert told(top, objects=False) == was
-    assert git(tmp_path / "feature", "status", "--porcelain") == ""
-
-
-def test_a_worktree_that_went_on_to_another_branch_has_its_own_put_back(top: Path, tmp_path: Path) -> None:
-    git(top, "init", "-q")
-    git(top, "commit", "-q", "--allow-empty", "-m", "first")
-    tree = tmp_path / "tree"
-    git(top, "worktree", "add", "-q", "-b", "topic", str(tree))
-    was = git(top, "rev-parse", "topic")
-    snapshots, workspace = snapshots_in(tmp_path), Workspace(tree)
-    taken = snapshots.take(workspace)
-    git(tree, "commit", "-q", "--allow-empty", "-m", "one")
-    git(tree, "checkout", "-q", "-b", "x")
-    git(tree, "commit", "-q", "--allow-empty", "-m", "two")
-
-    restored = snapshots.restore(taken.id, workspace)
-
-    assert list(restored.problems) == []
-    assert git(top, "rev-parse", "topic") == was
-    assert git(tree, "branch", "--show-current") == "topic\n"
-
-
-def test_another_worktree_that_has_the_name_now_is_left_alone(top: Path, tmp_path: Path) -> None:
-    git(top, "init", "-q")
-    git(top, "commit", "-q", "--allow-empty", "-m", "first")
-    tree = tmp_path / "tree"
-    git(top, "worktree", "add", "-q", "-b", "topic", str(tree))
-    snapshots, workspace = snapshots_in(tmp_path), Workspace(tree)
-    taken = snapshots.take(workspace)
-    (tree / "new").write_text("x")
-    shutil.rmtree(top / ".git/worktrees/tree")
-    (tmp_path / "else").mkdir()
-    git(top, "worktree", "add", "-q", "-b", "theirs", str(tmp_path / "else/tree"))
-    was = told(top / ".git/worktrees/tree")
-
-    restored = snapshots.restore(taken.id, workspace)
-
-    assert told(top / ".git/worktrees/tree") == was
-    assert not (tree / "new").exists()
-    assert [each for each in restored.problems if "another worktree has its name now" in each]
-
-
-def test_a_submodule_is_brought_back_with_its_repository(top: Path, tmp_path: Path) -> None:
-    git(top, "init", "-q")
-    git(top, "add", "-A")
-    git(top, "commit", "-q", "-m", "first")
-    above = tmp_path / "above"
-    above.mkdir()
-    git(above, "init", "-q")
-    git(above, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(top), "sub")
-    git(above, "commit", "-q", "-m", "with a submodule")
-    sub = above / "sub"
-    was, was_git = told(sub), told(above / ".git", objects=False)
-    snapshots, workspace = snapshots_in(tmp_path), Workspace(sub)
-    taken = snapshots.take(workspace)
-    assert list(taken.left_out) == []
-
-    (sub / "a").write_text("changed")
-    git(sub, "commit", "-q", "-am", "by the plan")
-    git(sub, "checkout", "-q", "-b", "mine")
-    git(sub, "gc", "-q", "--prune=now")
-    restored = snapshots.restore(taken.id, workspace)
-
-    assert list(restored.problems) == []
-    assert told(sub) == was
-    now = told(above / ".git", objects=False)
-    objects = b"modules/sub/objects/"
-    assert {k: v for k, v in now.items() if objects not in k} == {
-        k: v for k, v in was_git.items() if objects not in k
-    }
-    assert git(above, "status", "--porcelain") == ""
-    assert git(sub, "fsck", "--no-dangling") == ""
-
-
 # What was left out
 
 
@@ -448,34 +310,6 @@ def test_objects_of_a_repository_within_are_brought_back_when_they_were_overwrit
     assert git(within, "fsck", "--no-dangling") == ""
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_an_object_that_was_overwritten_with_as_many_bytes_is_told(
-    top: Path, tmp_path: Path, packed: bool
-) -> None:
-    git(top, "init", "-q")
-    git(top, "add", "-A")
-    git(top, "commit", "-q", "-m", "one")
-    if packed:
-        git(top, "gc", "-q")
-    snapshots, workspace = snapshots_in(tmp_path), Workspace(top)
-    taken = snapshots.take(workspace)
-    one = next((top / ".git/objects").glob("pack/*.pack" if packed else "??/*"))
-    (top / "a").write_text("b")
-    for path in (top / ".git/objects").rglob("*"):
-        path.touch()  # As git does, and no harm.
-    assert list(snapshots.restore(taken.id, workspace).problems) == []
-    was = one.stat()
-    one.chmod(0o644)
-    with one.open("r+b") as file:
-        file.seek(12)
-        file.write(b"\0\0\0")
-    os.utime(one, ns=(was.st_atime_ns, was.st_mtime_ns))
-
-    restored = snapshots.restore(taken.id, workspace)
-
-    assert [each for each in restored.problems if one.name in each and "changed in place" in each]
-
-
 # What is left lying about
 
 
@@ -506,23 +340,3 @@ def test_what_nobody_will_ask_for_goes_when_the_next_is_taken(top: Path, tmp_pat
 
     left = [name for name in os.listdir(tmp_path / "kept") if name != "lock"]
     assert sorted(left) == sorted([here, gone[1], gone[2], last])
-
-
-def test_bounds_hold_for_what_is_copied(top: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (top / name).mkdir()
-        git(top / name, "init", "-q")
-        (top / name / "f").write_bytes(os.urandom(3000))
-        git(top / name, "add", "f")
-        git(top / name, "commit", "-q", "-m", "one")
-    snapshots = snapshots_in(tmp_path, most_copied=5000, bounds=Bounds())
-    taken = snapshots.take(Workspace(top))
-
-    kept = (tmp_path / "kept" / taken.id / "objects").rglob("*")
-    inodes = {path.stat().st_ino for path in kept if path.is_file()}
-    shared = {
-        name: any(p.stat().st_ino in inodes for p in (top / name / ".git/objects").rglob("*"))
-        for name in ("one", "two")
-    }
-    assert list(taken.left_out) == []
-    assert shared == {"one": False, "two": True}
