@@ -5,7 +5,6 @@ self-test itself. By the clock, in turns, as for the tools.
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -41,7 +40,7 @@ async def run(say: Callable[[str], None], *, quick: bool) -> Section:
             ("landlock", plain, "landlock"),
         ):
             say(f"isolation: {name}")
-            pair = Pair(name, FEW, turns, times(FEW, _bare(work)), times(FEW, _ours(work, by, folder)))
+            pair = Pair(name, FEW, turns, times(FEW, _bare(work)), times(FEW, _ours(work, by)))
             bare_s, ours_s = await in_turns(pair, turns)
             added_ms = (ours_s - bare_s) * 1000
             section.rows.append([name, bare_s * 1e6, ours_s * 1e6, ours_s / bare_s, added_ms])
@@ -68,9 +67,9 @@ def _bare(folder: Path) -> Call:
     return command
 
 
-def _ours(folder: Path, by: By | None, keep: str) -> Call:
+def _ours(folder: Path, by: By | None) -> Call:
     workspace = Workspace(folder)
-    sandbox = None if by is None else Sandbox(workspace, by, Facts(), keep=os.path.join(keep, "kept"))
+    sandbox = None if by is None else Sandbox(workspace, by, Facts())
 
     async def command() -> None:
         finished = await run_command(["/bin/echo", "1"], folder=workspace.fd, sandbox=sandbox)

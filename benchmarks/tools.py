@@ -20,10 +20,10 @@ from benchmarks.report import Floor, Section
 from placet import Runtime, basic_tools, tool
 from placet.ir.tool_spec import ToolSchema
 from placet.sandbox.command import run_command
-from placet.sandbox.git.trusted import git
-from placet.sandbox.git.trusted import program as program_of_git
 from placet.sandbox.workspace import Workspace
 from placet.tools.subprocess import CommandSpec, command_tool
+from placet.worktree.git import git
+from placet.worktree.git import program as program_of_git
 
 Call = Callable[[], Awaitable[object]]
 
