@@ -360,6 +360,7 @@ PAGES = (
             "placet.memory.store.Pruned",
             "placet.SqlFacts",
             "placet.runtime.attached_memory.AttachedMemory",
+            "placet.runtime.attached_memory.RunLearner",
         ),
     ),
     Page(
@@ -605,8 +606,8 @@ INTERNAL = {
         "close_segment",
     ),
     "placet.Redactor": ("add_secrets_in", "open_tail"),
-    "placet.Memory": ("embed", "filter", "embedding", "conversations", "turn_memory", "clock"),
-    "placet.memory.skills.shelf.SkillShelf": ("__init__",),
+    "placet.Memory": ("embed", "filter", "embedding", "conversations", "turn_memory", "learn_with", "clock"),
+    "placet.memory.skills.shelf.SkillShelf": ("__init__", "tenant"),
     "placet.storage.database.Database": ("__init__", "write", "read"),
     "placet.MemoryJournal": ("lose_holders",),
     "placet.SqlJournal": ("record", "shown", "notes"),

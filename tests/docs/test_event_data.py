@@ -318,9 +318,15 @@ async def an_agent_works(log: EventLog, folder: Path) -> None:
 
 
 async def a_skill_is_offered(log: EventLog) -> None:
+    """It does not help, so that it is repaired, and its domain gets another one."""
     memory = Memory()
-    await memory.skills.put(make_skill())
-    await Assistant(Runtime(events=log, memory=memory), Scripted(["ok"]), memory=True).run("go")
+    await memory.skills.put(make_skill(state="kept"))
+    text = '{"name": "x", "description": "x", "keywords": [], "instructions": "x"}'
+    runtime = Runtime(events=log, memory=memory, model=Scripted([text] * 9), auto_distill=True)
+    for n in range(9):
+        await Assistant(runtime, Scripted(["ok"]), memory=True).run("go", run_id=f"skill-{n}")
+    for n in range(9):
+        await memory.record_outcome(f"skill-{n}", n < 3, by="check")
 
 
 async def memory_is_consolidated(log: EventLog) -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from placet.runtime.runtime import Runtime
     from placet.runtime.schedule import Schedule
     from placet.runtime.spill import Spill
+    from placet.runtime.sql import SqlTrajectories
     from placet.sandbox.confinement import Isolation
     from placet.sandbox.isolation import Level
     from placet.sandbox.workspace import Workspace
@@ -110,6 +111,13 @@ class Records:
         from placet.coder.repairs_sql import SqlRepairs
 
         return SqlRepairs(self.database, redactor=self._redactor)
+
+    @cached_property
+    def trajectories(self) -> SqlTrajectories:
+        """What runs went through, for learning from them."""
+        from placet.runtime.sql import SqlTrajectories
+
+        return SqlTrajectories(self.database, self._redactor)
 
     @cached_property
     def agents(self) -> SqlAgents:
@@ -531,6 +539,8 @@ def open_app(
             snapshots=snapshots_but(sealed) if workspace is not None and binds else None,
             model=attached.models,
             memory=attached_memory,
+            trajectories=records.trajectories if records is not None and rules.auto_distill else None,
+            auto_distill=rules.auto_distill and attached_memory is not None and attached.models is not None,
         )
         runtime.recovery = FolderRecovery(place)
         runtime.tools.hints.update(attached.hints)

@@ -128,6 +128,8 @@ class Governance:
     """The same, as they are written."""
     memory: bool = False
     """Whether runs have a memory, where the person says so."""
+    auto_distill: bool = False
+    """Whether skills are made from runs, where the person says so."""
     trusted_tools: Sequence[str] = ()
     """Tools that the person trusts, though they are outside of every sandbox."""
     models: ModelSettings | None = None
@@ -187,6 +189,7 @@ def gather(
             trusted_tools=mine.trusted_tools,
             models=mine.models,
             memory=mine.memory,
+            auto_distill=mine.auto_distill,
         )
     nearest = projects[0]
     settings = nearest.settings
@@ -217,6 +220,7 @@ def gather(
         trusted_tools=mine.trusted_tools,
         models=mine.models,
         memory=mine.memory,
+        auto_distill=mine.auto_distill,
     )
 
 

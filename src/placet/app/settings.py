@@ -20,6 +20,7 @@
     trusted_tools = ["deploy"]    # a person's: offered under "process" although they run outside
 
     memory = true                 # a person's: assistants get what memory holds about each message
+    auto_distill = true           # a person's: models make skills from runs
 
     [models]                      # a person's: who answers; see model_settings.py
     default = "anthropic:claude-sonnet-5-5"
@@ -92,6 +93,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Who answers what is asked of models."""
     memory: bool = False
     """Whether runs have a memory, and assistants get what it holds."""
+    auto_distill: bool = False
+    """Whether skills are made from runs."""
 
     @property
     def has_permissions(self) -> bool:
@@ -116,7 +119,7 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
     file = TomlFile(str(path), "Settings file")
     document = read_toml(file, data)
     known = ["tools" if of_project else "http", "permissions", "isolation"]
-    known += [] if of_project else ["models", "memory"]
+    known += [] if of_project else ["models", "memory", "auto_distill"]
     for key in document:
         if key == "http" and of_project:
             fix = "Which hosts may be spoken to is yours to say: put it into your own settings.toml."
@@ -134,10 +137,13 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
             file.unknown(key, known, key, "the settings")
     tools = _tools(file, document["tools"]) if "tools" in document else None
     hosts = _hosts(file, document["http"]) if "http" in document else None
-    memory = document.get("memory", False)
-    if not isinstance(memory, bool):
-        file.fail("expected true or false", "memory", "Write memory = true.")
-    settings = Settings(tools=tools, hosts=hosts, memory=memory)
+    switches = {key: document.get(key, False) for key in ("memory", "auto_distill")}
+    for key, value in switches.items():
+        if not isinstance(value, bool):
+            file.fail("expected true or false", key, f"Write {key} = true.")
+    if switches["auto_distill"] and not switches["memory"]:
+        file.fail("skills are kept in memory", "auto_distill", "Write memory = true as well.")
+    settings = Settings(tools=tools, hosts=hosts, **switches)
     if "models" in document:
         from placet.app.model_settings import parse_models
 

@@ -239,6 +239,15 @@ class Session:
         self._snapshots = snapshots_but(app.sealed)
         self._elsewhere = app.runtime.recovery
         self._is_told_to_leave = False
+        self._name = ""
+
+    async def note_undone(self) -> None:
+        """The person has undone what the conversation did: that is its outcome."""
+        from placet.memory.memory import Memory
+
+        memory = self.app.runtime.memory
+        if isinstance(memory, Memory):
+            await memory.record_outcome(self._name, False, by="undo")
 
     async def hold(
         self,
@@ -257,7 +266,7 @@ class Session:
         from placet.ir.proposal import new_id
         from placet.tools.context import Cancel
 
-        name = run_id or new_id()
+        name = self._name = run_id or new_id()
         self.undo = Undo(
             self._snapshots,
             self.app.workspace,

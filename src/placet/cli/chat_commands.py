@@ -201,6 +201,8 @@ class Commands:
         if undone.problem:
             self._say(f"Not everything could be: {undone.problem}")
         session.notice = "" if undone.is_there_again else _NOTICE
+        if not undone.is_there_again:
+            await session.note_undone()
 
 
 def is_command(line: str) -> bool:

@@ -48,6 +48,7 @@ EventKind = Literal[
     "permission_decision",
     "posture_changed",
     "skill_offered",
+    "skill_outcome",
     "skill_distilled",
     "evolution_triggered",
     "consolidated",

@@ -815,6 +815,7 @@ _NOTED = frozenset(
     {
         *("run_resumed", "sink_failed", "rule_warning", "isolation_lowered", "posture_changed"),
         *("state_rollback", "workspace_snapshot", "workspace_restored", "checkpoint_saved", "consolidated"),
+        *("skill_offered", "skill_outcome", "skill_distilled", "evolution_triggered"),
         *("replan_attempted", "replan_proposal_received", "replan_rejected", "replan_exhausted"),
         *("compensation_started", "compensation_succeeded", "compensation_failed"),
         *("turn_failed", "turn_call_refused", "turn_warned", "turn_compacted", "turn_goal_checked"),

@@ -385,6 +385,7 @@ class Consolidated(_Record, frozen=True, kw_only=True, tag="consolidated"):
     vectors_removed: int = 0
     embedded: int = 0
     total: int = 0
+    domains_evolved: tuple[str, ...] = ()
     note: str | None = None
 
 
@@ -395,12 +396,28 @@ class SkillOffered(_Record, frozen=True, kw_only=True, tag="skill_offered"):
     withheld: tuple[str, ...] = ()
 
 
+class SkillOutcome(_Record, frozen=True, kw_only=True, tag="skill_outcome"):
+    """Somebody has said how a run went that skills fitted."""
+
+    succeeded: bool = False
+    by: str = ""
+    skills: tuple[str, ...] = ()
+
+
 class SkillDistilled(_Record, frozen=True, kw_only=True, tag="skill_distilled"):
-    """Reserved."""
+    """A model has written a skill from a run, or has repaired one."""
+
+    names: tuple[str, ...] = ()
+    how: str = ""
+    labels: tuple[str, ...] = ()
 
 
 class EvolutionTriggered(_Record, frozen=True, kw_only=True, tag="evolution_triggered"):
-    """Reserved."""
+    """A model has written a skill for a domain in which the others do not help enough."""
+
+    domain: str = ""
+    rate: float = 0.0
+    names: tuple[str, ...] = ()
 
 
 # Turns
@@ -777,6 +794,7 @@ EventData: TypeAlias = (
     | CheckpointSaved
     | Consolidated
     | SkillOffered
+    | SkillOutcome
     | SkillDistilled
     | EvolutionTriggered
     | TurnLoopStarted

@@ -33,6 +33,8 @@ class Consolidation(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Facts that got a vector."""
     total: int
     """Facts of the tenant, also those that are not believed any more."""
+    domains_evolved: tuple[str, ...] = ()
+    """Domains of skills that got new ones, because runs with the others mostly failed."""
     note: str | None = None
     """Why facts were not embedded, if there is an embedder."""
 

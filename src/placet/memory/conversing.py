@@ -63,6 +63,13 @@ class ConversationMemory:
         offered, withheld = ([f"{each.name} {each.version}" for each in part] for part in offer)
         run.say("skill_offered", {"offered": list(offered), "withheld": list(withheld)})
 
+    async def judged(self, run: OpenRun, passed: bool) -> None:
+        """A check has said whether a run did what it was for."""
+        try:
+            await self._memory.record_outcome(run.run_id, passed, by="check", tenant=run.tenant)
+        except PlacetError as error:
+            _log.warning("The outcome of a run could not be recorded: %s", error)
+
     def note_message(self, run: OpenRun, message: Message, labels: Labels) -> None:
         """A message was added to the conversation of a run."""
         self._memory.conversations.add(run.run_id, message, labels)

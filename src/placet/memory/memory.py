@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from placet.errors import UsageError
-from placet.inference.model import Embedder
+from placet.inference.model import Embedder, Model
+from placet.ir.json_value import JsonValue
 from placet.ir.tool_spec import Mark
 from placet.memory.analysis import embedded_text
 from placet.memory.conversations import Conversations
@@ -34,8 +35,12 @@ if TYPE_CHECKING:
     from placet.memory.consolidation import Consolidation
     from placet.memory.context import MemoryContext
     from placet.memory.conversing import ConversationMemory
-    from placet.memory.skills.shelf import SkillShelf
+    from placet.memory.skills.learner import Learner
+    from placet.memory.skills.shelf import Judgement, SkillShelf
+    from placet.memory.skills.store import OutcomeSource
+    from placet.policy.budget import CostBudget
     from placet.policy.case import Rule
+    from placet.runtime.trajectory import TrajectoryStore
     from placet.storage.database import Database
     from placet.tools.context import ToolContext
     from placet.tools.tool import Tool
@@ -101,6 +106,8 @@ class Memory:
         self.clock = clock
         self.conversations = Conversations()
         self._indexes: dict[tuple[str | None, bool], VectorIndex] = {}
+        self._events: EventLog | None = None
+        self._learner: Learner | None = None
 
     @cached_property
     def skills(self) -> SkillShelf:
@@ -112,6 +119,31 @@ class Memory:
 
         store: SkillStore = MemorySkills() if self._database is None else SqlSkills(self._database)
         return SkillShelf(store, tenant=self.tenant, clock=self.clock)
+
+    async def record_outcome(
+        self, run_id: str, succeeded: bool, *, by: OutcomeSource, tenant: str | None = None
+    ) -> list[Judgement]:
+        """Record whether a run did what it was for, and judge the skills that it matched.
+
+        Where the runtime learns (`auto_distill`), skills are distilled, repaired or evolved then. A model's
+        own ending is no outcome.
+
+        Args:
+            run_id: Id of the run.
+            succeeded: Whether it did.
+            by: Who says so.
+            tenant: The tenant. `None`: that of the memory.
+        """
+        found = await self.skills.record_outcome(run_id, succeeded, by=by, tenant=tenant)
+        if self._events is not None and found:
+            data: dict[str, JsonValue] = {"succeeded": succeeded, "by": by}
+            data["skills"] = [
+                f"{each.run.name} {each.run.version}, {each.run.arm}: {each.state}" for each in found
+            ]
+            self._events.append("skill_outcome", run_id=run_id, tenant=tenant, data=data)
+        if self._learner is not None:
+            await self._learner.after_outcome(run_id, succeeded, found, tenant)
+        return found
 
     # Storing
 
@@ -450,6 +482,8 @@ class Memory:
     ) -> Consolidation:
         """Take what is not believed any more out of the indexes, and embed facts that have no vector.
 
+        Where the runtime learns (`auto_distill`), weak domains get new skills.
+
         No fact is deleted: questions about the past find what they found before.
 
         Args:
@@ -458,7 +492,11 @@ class Memory:
         """
         from placet.memory.consolidation import consolidate
 
-        return await consolidate(self, self._tenant(tenant), on_progress)
+        done = await consolidate(self, self._tenant(tenant), on_progress)
+        if self._learner is None:
+            return done
+        evolved = await self._learner.evolve(tenant)
+        return msgspec.structs.replace(done, domains_evolved=tuple(evolved))
 
     # For a runtime
 
@@ -471,6 +509,7 @@ class Memory:
         from placet.memory.skills.tools import skill_tools
         from placet.memory.tools import memory_tools
 
+        self._events = events
         return [*memory_tools(self, events), *skill_tools(self)]
 
     def runtime_rules(self) -> list[tuple[str, Rule]]:
@@ -479,6 +518,29 @@ class Memory:
         from placet.memory.tools import memory_rules
 
         return [*memory_rules(), *skill_rules()]
+
+    def learn_with(
+        self,
+        model: Model,
+        events: EventLog,
+        *,
+        budget: CostBudget | None,
+        trajectories: TrajectoryStore | None,
+    ) -> Learner:
+        """Make skills from runs from now on, and return what does. `Runtime(auto_distill=True)` calls this.
+
+        Args:
+            model: The model that writes them.
+            events: Log that receives `skill_distilled` and `evolution_triggered`.
+            budget: What learning may use. `None`: 50,000 tokens.
+            trajectories: The store that trajectories are handed on to.
+        """
+        from placet.memory.skills.learner import BUDGET, Learner
+
+        self._learner = Learner(
+            self.skills, model, events, budget=budget or BUDGET, trajectories=trajectories
+        )
+        return self._learner
 
     def turn_memory(self, budget_tokens: int = BUDGET_TOKENS) -> ConversationMemory:
         """Return what a turn loop asks of a memory.

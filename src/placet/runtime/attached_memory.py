@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from placet.events.log import EventLog
+from placet.inference.model import Model
+from placet.policy.budget import CostBudget
 from placet.policy.case import Rule
+from placet.runtime.trajectory import TrajectoryStore
 from placet.tools.context import ToolContext
 from placet.tools.tool import Tool
 
@@ -15,6 +18,19 @@ NOT_ATTACHED = {
     for name in ("remember", "recall", "infer.grounded", "memory.consolidate", "memory.trust")
 }
 """Names that a plan may expect, and why they are not there."""
+
+
+class RunLearner(TrajectoryStore, Protocol):
+    """Protocol of what learns from runs: it receives trajectories, and is told when a run has ended."""
+
+    async def after_run(self, run_id: str, tenant: str | None) -> None:
+        """Learn from a run that has ended.
+
+        Args:
+            run_id: Id of the run.
+            tenant: Its tenant.
+        """
+        ...
 
 
 class AttachedMemory(Protocol):
@@ -30,6 +46,24 @@ class AttachedMemory(Protocol):
 
     def runtime_rules(self) -> Sequence[tuple[str, Rule]]:
         """Return rules, with their names, that must hold where the memory is attached."""
+        ...
+
+    def learn_with(
+        self,
+        model: Model,
+        events: EventLog,
+        *,
+        budget: CostBudget | None,
+        trajectories: TrajectoryStore | None,
+    ) -> RunLearner:
+        """Return what makes skills from runs, for this memory.
+
+        Args:
+            model: The model that writes them.
+            events: The log of the runtime.
+            budget: What learning may use. `None`: the default.
+            trajectories: The store that trajectories are handed on to.
+        """
         ...
 
     async def ground(self, prompt: str, context: ToolContext) -> str:

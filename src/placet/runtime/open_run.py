@@ -12,8 +12,9 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from time import perf_counter
 from typing import NamedTuple
 
@@ -26,18 +27,23 @@ from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
 from placet.ir.result import Outcome, ProposalResult, Status, Waiting
+from placet.ir.tool_spec import Mark
 from placet.policy.budget import Allowance, CostBudget
 from placet.policy.gate import Gate
 from placet.policy.marks import Inflow, Marks
 from placet.policy.permission import Posture
 from placet.policy.sources import ToolAnswer
+from placet.runtime.account import steps_of
 from placet.runtime.journal import Choice, Decision, Paused, PostureChanged, Taken, Told, parse_key
 from placet.runtime.keeping import Request
 from placet.runtime.notes import HoldLost
 from placet.runtime.plans import Plans, Settings, passing_on_cancellation
 from placet.runtime.run_info import RunInfo
 from placet.runtime.services import Services
+from placet.runtime.trajectory import Trajectory, TrajectoryStep
 from placet.tools.context import Cancel
+
+_LOGGED_TASK = 2_000
 
 
 class Acted(NamedTuple):
@@ -74,6 +80,9 @@ class OpenRun(Plans):
         """Whether something was told that may not be on disk yet."""
         self._answers: dict[int, ToolAnswer] = {}
         """By plan, what its last action answered, until somebody takes it."""
+        self._steps: list[TrajectoryStep] = []
+        self._labels: set[Mark] = set()
+        self._task = ""
         self._counted: list[Callable[[], None]] = []
         """Each takes back what policies that look back have counted of a plan."""
 
@@ -206,6 +215,9 @@ class OpenRun(Plans):
             raise lost.error from None
         if self._gate.counts:
             self._counted.append(x.forget_all)
+        if self._services.trajectories is not None:
+            self._steps += steps_of(x, result)
+            self._labels.update(x.marks_of(x.size - 1))
         if (answer := x.answer_of(x.size - 1)) is not None:
             self._answers[number] = answer
         return Acted(result, x.marks_of(x.size - 1))
@@ -311,6 +323,16 @@ class OpenRun(Plans):
         """Cost so far, in US dollars."""
         return self._allowance.cost
 
+    def reads(self, task: str, labels: Iterable[Mark]) -> None:
+        """Note what the model is asked, and the labels of what it has read, for learning from the run.
+
+        Args:
+            task: What it is asked.
+            labels: Labels of what it has read.
+        """
+        self._task = self._task or task
+        self._labels.update(labels)
+
     def hear(self, number: int) -> None:
         """A person has said something new: what they denied before plan `number` may be asked again."""
         self._denials_from = number
@@ -392,7 +414,32 @@ class OpenRun(Plans):
             compensations=self._compensations,
             loop=dict(loop) if loop is not None else msgspec.UNSET,
         )
+        if outcome not in ("waiting", "canceled"):
+            self._keep_trajectory(outcome)
         return await self._end(self.ended)
+
+    def _keep_trajectory(self, outcome: Outcome) -> None:
+        store = self._services.trajectories
+        if store is None:
+            return
+        try:
+            store.append(
+                Trajectory(
+                    proposal_id=self.about.id,
+                    run_id=self.run_id,
+                    source=self.about.source,
+                    outcome="success" if outcome == "succeeded" else "failed",
+                    timestamp=datetime.now(UTC),
+                    duration_ms=self.elapsed_ms,
+                    attempts=1,
+                    steps=self._steps,
+                    task=self.brief(self._task, _LOGGED_TASK),
+                    labels=sorted(self._labels),
+                    is_led=True,
+                )
+            )
+        except Exception as error:
+            self._say_not_kept(type(store).__name__, self.about.id, error)
 
     def release(self) -> None:
         """Let go of a run that has not ended."""

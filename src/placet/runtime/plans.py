@@ -386,6 +386,11 @@ class Plans:
             may_go_on = self._settings.journal is not None and result.outcome in ("waiting", "canceled")
             if self._bound is not None and not may_go_on:
                 self._bound.drop()
+        if self._services.after_run is not None and result.outcome not in ("waiting", "canceled"):
+            try:
+                await self._services.after_run(result.run_id, self._info.tenant)
+            except StorageError as error:
+                self._say_not_kept("skills", result.proposal_id, error)
         await self._services.events.settle()
         return result
 

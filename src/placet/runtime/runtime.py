@@ -130,6 +130,7 @@ class Runtime:
         deps: Any = None,
         mcp: Iterable[McpTools] = (),
         memory: AttachedMemory | None = None,
+        auto_distill: bool | CostBudget = False,
     ) -> None:
         """A state store, an event log and a policy set may be shared between runtimes of one event loop.
 
@@ -181,6 +182,9 @@ class Runtime:
                 with `with` or `async with`, or call `close`.
             memory: Facts that plans can store with `remember` and find with `recall`: a `Memory`. With a
                 `model`, plans can also call `infer.grounded`. `memory.trust` always needs an approval.
+            auto_distill: Make skills from runs: the `model` writes them after runs that succeeded, and after
+                outcomes that show that one does not help. Requires `memory` and `model`. A budget limits what
+                that may use in the life of this runtime; `True`: 50,000 tokens.
 
         Raises:
             DuplicateTool: two of `tools`, or two of `builtin`, have one name.
@@ -271,6 +275,8 @@ class Runtime:
         if model is not None:
             self._attach(model)
         self._attach_memory(memory)
+        if auto_distill is not False:
+            self._learn(model, auto_distill, trajectories)
         if not isinstance(policies, PolicySet):
             for policy in listed(policies, "policies", "Runtime(policies=[DenyTool(...)])"):
                 if isinstance(policy, tuple):
@@ -457,6 +463,23 @@ class Runtime:
         for name, rule in memory.runtime_rules():
             if name not in self.policies.names():
                 self.policies.add(name, rule)
+
+    def _learn(
+        self, model: ModelLike | None, budget: CostBudget | bool, trajectories: TrajectoryStore | None
+    ) -> None:
+        from placet.inference.named import model_given
+
+        if self.memory is None or model is None:
+            raise UsageError(
+                "Runtime(auto_distill=...) needs a memory and a model. Give both, or leave it out."
+            )
+        learner = self.memory.learn_with(
+            model_given(model, "Runtime"),
+            self.events,
+            budget=budget if isinstance(budget, CostBudget) else None,
+            trajectories=trajectories,
+        )
+        self._services = self._services._replace(trajectories=learner, after_run=learner.after_run)
 
     async def _check_isolation(self) -> None:
         if self._isolation is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from placet.events.log import EventLog
@@ -29,3 +30,5 @@ class Services(NamedTuple):
     trajectories: TrajectoryStore | None
     marks: MarkBook
     desk: Desk | None
+    after_run: Callable[[str, str | None], Awaitable[None]] | None = None
+    """Learns from a run that has ended, by its id and tenant."""

@@ -14,6 +14,7 @@ from placet.events.jsonl import LineFile
 from placet.ir.json_value import JsonValue
 from placet.ir.result import Status
 from placet.ir.to_dict import ToDict
+from placet.ir.tool_spec import Mark
 
 TrajectoryOutcome = Literal["success", "replan_success", "replan_exhausted", "failed"]
 """Outcome of a trajectory.
@@ -67,6 +68,13 @@ class Trajectory(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """How many proposals were executed in this run, replans included."""
     steps: Sequence[TrajectoryStep]
     """The actions, in order."""
+    task: str = ""
+    """What a model was asked that led the run; empty for a plan."""
+    labels: Sequence[Mark] = ()
+    """Labels of what the run has read."""
+    is_led: bool = False
+    """Whether a model led the run: then `outcome` is only how it ended, and whether it did what it was for is
+    said by others."""
 
 
 def reward_of(status: Status) -> float | None:

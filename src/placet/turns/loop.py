@@ -25,7 +25,7 @@ from placet.errors import (
     RunError,
     StorageError,
 )
-from placet.inference.messages import Message, User
+from placet.inference.messages import Message, Text, User
 from placet.inference.model import Intent, Model, Result
 from placet.inference.profile import HARNESS
 from placet.ir.ending import CallKind
@@ -204,6 +204,11 @@ class TurnLoop(Acting):
                 self.endings.append(ending)
         return ending
 
+    async def judged(self, passed: bool) -> None:
+        """A check has said whether the run did what it was for."""
+        if self._memory is not None:
+            await self._memory.judged(self._run, passed)
+
     def _note_message(self, memory: TurnMemory, message: Message) -> None:
         memory.note_message(self._run, message, labels_from(self._reading.marks))
 
@@ -221,6 +226,8 @@ class TurnLoop(Acting):
         for typed in provenance.typed:
             self._reading.heard(typed)
         self._reading.took(provenance.parts(plain_text(message)))
+        first = next((part.text for part in message.parts if isinstance(part, Text)), "")
+        self._run.reads(first, self._reading.marks)
         self._run.hear(self._calls + 1)
         with self._in_time():
             while True:

@@ -31,6 +31,10 @@ class TurnMemory(Protocol):
         `tools` are those that the model is offered."""
         ...
 
+    async def judged(self, run: OpenRun, passed: bool) -> None:
+        """A check has said whether a run did what it was for."""
+        ...
+
     def note_message(self, run: OpenRun, message: Message, labels: Labels) -> None:
         """A message was added to the conversation of a run. `labels` are those of what the model has read."""
         ...

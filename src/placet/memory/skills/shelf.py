@@ -71,7 +71,7 @@ class SkillShelf:
         Args:
             tenant: The tenant. `None`: that of the memory.
         """
-        return await asyncio.to_thread(self._all, self._tenant(tenant))
+        return await asyncio.to_thread(self._all, self.tenant(tenant))
 
     def _all(self, tenant: str | None) -> list[Skill]:
         found = {each.name: each for each in self.store.listed(tenant)}
@@ -101,7 +101,7 @@ class SkillShelf:
             skill: The skill.
             tenant: The tenant. `None`: that of the memory.
         """
-        trials = await asyncio.to_thread(self.store.trials, self._tenant(tenant))
+        trials = await asyncio.to_thread(self.store.trials, self.tenant(tenant))
         return trials.get((skill.name, skill.version), Trial())
 
     # Offering
@@ -117,7 +117,7 @@ class SkillShelf:
             persona: The agent or user on whose behalf the run acts.
             tenant: The tenant. `None`: that of the memory.
         """
-        return await asyncio.to_thread(self._match, run_id, text, persona, self._tenant(tenant))
+        return await asyncio.to_thread(self._match, run_id, text, persona, self.tenant(tenant))
 
     def _match(self, run_id: str, text: str, persona: str | None, tenant: str | None) -> Offer:
         usable = [each for each in self._all(tenant) if not each.is_untrusted and each.state != "retired"]
@@ -154,7 +154,7 @@ class SkillShelf:
             for each in skills
         ]
         if runs:
-            await asyncio.to_thread(self.store.note_runs, self._tenant(tenant), runs)
+            await asyncio.to_thread(self.store.note_runs, self.tenant(tenant), runs)
 
     async def load(self, name: str, run_id: str, *, tenant: str | None = None) -> Skill:
         """Return a skill that a run was offered.
@@ -169,7 +169,7 @@ class SkillShelf:
         """
 
         def find() -> Skill | None:
-            where = self._tenant(tenant)
+            where = self.tenant(tenant)
             for seen in self.store.runs(where, run=run_id):
                 if seen.name == name and seen.arm == "with":
                     versions = [*self.folders, *self.store.listed(where, name)]
@@ -195,7 +195,7 @@ class SkillShelf:
             by: Who says so. A weaker source never replaces what a stronger one has said.
             tenant: The tenant. `None`: that of the memory.
         """
-        return await asyncio.to_thread(self._record, run_id, succeeded, by, self._tenant(tenant))
+        return await asyncio.to_thread(self._record, run_id, succeeded, by, self.tenant(tenant))
 
     def _record(self, run_id: str, succeeded: bool, by: OutcomeSource, tenant: str | None) -> list[Judgement]:
         runs = self.store.set_outcome(tenant, run_id, succeeded, by)
@@ -247,7 +247,7 @@ class SkillShelf:
             skill: The skill; its version is ignored.
             tenant: The tenant. `None`: that of the memory.
         """
-        return await asyncio.to_thread(self._put, replace(skill, tenant=self._tenant(tenant)))
+        return await asyncio.to_thread(self._put, replace(skill, tenant=self.tenant(tenant)))
 
     def _put(self, skill: Skill) -> Skill:
         while True:
@@ -283,12 +283,13 @@ class SkillShelf:
         return await asyncio.to_thread(self.store.change, found.tenant, name, found.version, trust=True)
 
     async def _stored(self, name: str, tenant: str | None) -> Skill:
-        versions = await asyncio.to_thread(self.store.listed, self._tenant(tenant), name)
+        versions = await asyncio.to_thread(self.store.listed, self.tenant(tenant), name)
         if not versions:
             raise UsageError(f"The store has no skill '{clean(name, 80)}'. List them: placet skills list")
         return versions[0]
 
-    def _tenant(self, tenant: str | None) -> str | None:
+    def tenant(self, tenant: str | None) -> str | None:
+        """The tenant of a call: the one that it names, or that of the memory."""
         return self._own_tenant if tenant is None else tenant
 
 
