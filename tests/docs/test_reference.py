@@ -363,7 +363,7 @@ def test_every_key_of_the_settings_is_explained() -> None:
     permissions = {"permissions.agents.NAME", *(f"permissions.{key}" for key in _KEYS)}
 
     others = {*(f"http.{key}" for key in _HTTP), *(f"isolation.{key}" for key in _ISOLATION)}
-    assert documented == {"tools", "memory", *permissions, *others}
+    assert documented == {"tools", "memory", "auto_distill", *permissions, *others}
 
 
 def test_every_key_of_the_file_of_mcp_servers_is_explained() -> None:
