@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from placet.checks import export_guard
@@ -151,3 +153,12 @@ async def test_more_files_than_are_mounted_are_compared(
     result = await checked(tmp_path, "echo x >> tests/test_a.py", level="process")
 
     assert (result.passed, result.touched) == (False, ("tests/test_a.py",))
+
+
+async def test_where_a_name_that_is_no_text_was_read_it_is_not_known_what_was(tmp_path: Path) -> None:
+    name = os.fsdecode(b"data/\xff.json")
+
+    result = await checked(tmp_path, "cat data/*", files={**FILES, name: "{}\n"})
+
+    assert result.read is None
+    assert msgspec.json.decode(msgspec.json.encode(result), type=CheckResult) == result

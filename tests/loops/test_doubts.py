@@ -52,34 +52,43 @@ def branches(bench: Bench) -> list[str]:
     return git(bench.repository, "branch", "--list", "--format=%(refname:short)", "placet/*").split()
 
 
+YES = "def same(one, other):\n    return True\n"
+COMPARED = {
+    "shop.py": "def total(prices):\n    return sum(prices) + 1\n",
+    "pytest.ini": "[pytest]\npythonpath = .\n",
+    "golden/out.js": "3\n",
+    "compare.py": "def same(one, other):\n    return one == other\n",
+    "tests/test_shop.py": (
+        "import runpy\nfrom pathlib import Path\n\nfrom shop import total\n\n"
+        "same = runpy.run_path('compare.py')['same']\n\n\n"
+        "def test_total():\n    assert same(total([1, 2]), int(Path('golden/out.js').read_text()))\n"
+    ),
+}
+REWRITES = f"{COMPARED['shop.py']}import pathlib\npathlib.Path('compare.py').write_text({YES!r})\n"
+
+
 @pytest.mark.parametrize(
-    ("path", "expected"), [("golden/out.js", "sealed"), ("compare.py", "needs a person")]
+    ("path", "text", "changed", "needs_person"),
+    [
+        ("golden/out.js", "4\n", [], []),
+        ("compare.py", YES, ["compare.py"], ["compare.py"]),
+        ("shop.py", REWRITES, ["shop.py"], ["compare.py"]),
+    ],
+    ids=["sealed", "needs a person", "rewritten while the check runs"],
 )
 async def test_source_that_only_a_test_names_is_not_acted_on_alone(
-    tmp_path: Path, path: str, expected: str
+    tmp_path: Path, path: str, text: str, changed: list[str], needs_person: list[str]
 ) -> None:
-    files = {
-        "shop.py": "def total(prices):\n    return sum(prices) + 1\n",
-        "pytest.ini": "[pytest]\npythonpath = .\n",
-        "golden/out.js": "3\n",
-        "compare.py": "def same(one, other):\n    return one == other\n",
-        "tests/test_shop.py": (
-            "import runpy\nfrom pathlib import Path\n\nfrom shop import total\n\n"
-            "same = runpy.run_path('compare.py')['same']\n\n\n"
-            "def test_total():\n    assert same(total([1, 2]), int(Path('golden/out.js').read_text()))\n"
-        ),
-    }
-    bench = Bench(tmp_path, str(tmp_path / "placet.db"), files)
+    bench = Bench(tmp_path, str(tmp_path / "placet.db"), COMPARED)
     pytest_alone = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q -p no:cacheprovider tests"
-    text = "4\n" if expected == "sealed" else "def same(one, other):\n    return True\n"
     turns = [write(path=path, text=text), "made it", verdict("done"), "fine"]
 
     ended = await run(bench, turns, spec("L3", checks=(Check(name="all", command=pytest_alone),)))
 
     assert ended.outcome == "escalated"
     assert branches(bench) == []
-    assert list(ended.needs_person) == ([path] if expected == "needs a person" else [])
-    assert ended.changed == ([] if expected == "sealed" else [path])
+    assert list(ended.needs_person) == needs_person
+    assert ended.changed == changed
 
 
 async def test_a_script_that_a_check_reaches_through_a_makefile_is_put_back(tmp_path: Path) -> None:

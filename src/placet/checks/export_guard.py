@@ -170,7 +170,9 @@ class ExportGuard:
         if not self._knows_reads:
             return None
         found = [path for path in self._data if _was_read(self._folder / path)]
-        return tuple(found) if len(found) <= MOST_READ else None
+        # A name that is no text cannot be stored in a result.
+        is_text = all(map(_is_text, found))
+        return tuple(found) if is_text and len(found) <= MOST_READ else None
 
 
 def _source_of(path: str) -> str:
@@ -178,6 +180,10 @@ def _source_of(path: str) -> str:
     folder, _, name = path.rpartition("/")
     above, _, last = folder.rpartition("/")
     return join(above, f"{name.partition('.')[0]}.py") if last == CACHE else ""
+
+
+def _is_text(path: str) -> bool:
+    return not any("\ud800" <= each <= "\udfff" for each in path)
 
 
 def _is_ours(path: str) -> bool:
