@@ -815,6 +815,20 @@ DEFECTS: tuple[Defect, ...] = (
         ("tests/runtime/test_approvals.py",),
     ),
     Defect(
+        "governance: a rule is about calls of any label",
+        "policy/calls.py",
+        "        return self.label is None or (tool is not None and self.label in tool.schema.labels)",
+        "        return True",
+        ("tests/policy/test_every_rule.py",),
+    ),
+    Defect(
+        "governance: a rule is about calls on any path",
+        "policy/calls.py",
+        "        return self.path is None or path_fits(self.path, texts_in(action.parameters))",
+        "        return True",
+        ("tests/policy/test_every_rule.py",),
+    ),
+    Defect(
         "governance: paths do not raise a tier",
         "policy/permission.py",
         "any(_lies_outside(path, folder) for path in paths_in(parameters))",
