@@ -23,7 +23,7 @@ import msgspec
 
 from placet import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
 from placet.checks import command_line  # noqa: F401
-from placet.coder import attempt, context, drafting, publishing, workshop  # noqa: F401
+from placet.coder import attempt, context, drafting  # noqa: F401
 from placet.coder.coder import Coder
 from placet.coder.events import Event
 from placet.coder.repairs_sql import SqlRepairs
@@ -35,6 +35,7 @@ from placet.inference.messages import ToolCall, ToolResult
 from placet.inference.model import Request, Result
 from placet.inference.usage import Usage
 from placet.sandbox.confinement import Isolation
+from placet.worktree import publish, worktree  # noqa: F401
 from tests.coder.workbench import user_text
 
 ANSWER_S = 0.02

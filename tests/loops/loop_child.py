@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 
 from placet import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
-from placet.coder import attempt, command_line, publishing, workshop  # noqa: F401
+from placet.checks import command_line  # noqa: F401
+from placet.coder import attempt  # noqa: F401
 from placet.errors import ApprovalDecided
 from placet.inference.messages import Assistant as Said
 from placet.inference.model import Request, Result
@@ -32,6 +33,7 @@ from placet.loops.round import Round
 from placet.loops.sql import SqlRounds
 from placet.loops.verdict import TOOL
 from placet.sandbox.confinement import Isolation
+from placet.worktree import publish, worktree  # noqa: F401
 from tests.coder.coding_child import Trace
 from tests.loops.bench import spec, verdict, write
 
