@@ -21,7 +21,7 @@ import placet
 from placet import errors
 from placet.app import command_tools, mcp_servers
 from placet.app.model_settings import _PRICE, _PROFILE, _PROVIDER
-from placet.app.settings import _HTTP, _ISOLATION, _KEYS
+from placet.app.settings import _HTTP, _ISOLATION, _KEYS, _NOTIFY
 from placet.checks.contract import Check, Contract
 from placet.cli.main import cli
 from placet.coder import events as coding
@@ -363,6 +363,7 @@ def test_every_key_of_the_settings_is_explained() -> None:
     permissions = {"permissions.agents.NAME", *(f"permissions.{key}" for key in _KEYS)}
 
     others = {*(f"http.{key}" for key in _HTTP), *(f"isolation.{key}" for key in _ISOLATION)}
+    others |= {f"notify.{key}" for key in _NOTIFY}
     assert documented == {"tools", "memory", "auto_distill", *permissions, *others}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from placet.app.run_export import export_html
 from tests.server.web import Web, opened
 
 
@@ -190,3 +191,14 @@ async def test_plan_that_is_too_long_for_the_log_is_shown_whole(web: Web) -> Non
     assert found["view"]["actions"]["p/a7"]["type"] == "state_write"
     assert len(graph["nodes"]) == 1200
     assert len({(node["x"], node["y"]) for node in graph["nodes"]}) == 1200
+
+
+async def test_exported_run_holds_its_story_and_no_secret(web: Web) -> None:
+    result = await web.ask(f"hello {web.owner} <b>")
+
+    page = export_html(web.records, result.run_id, web.redactor)
+
+    assert result.run_id in page
+    assert "approval_requested" in page
+    assert web.owner not in page
+    assert "<b>" not in page

@@ -22,6 +22,10 @@
     memory = true                 # a person's: assistants get what memory holds about each message
     auto_distill = true           # a person's: models make skills from runs
 
+    [notify]                      # a person's: where a link for what waits is sent; see notify.py
+    ntfy = "https://ntfy.example.org/my-topic"
+    url = "https://box.example.org"
+
     [models]                      # a person's: who answers; see model_settings.py
     default = "anthropic:claude-sonnet-5-5"
 
@@ -47,6 +51,7 @@ from placet.sandbox.isolation import LEVELS, Level
 
 if TYPE_CHECKING:
     from placet.app.model_settings import ModelSettings
+    from placet.app.notify import NotifySettings
     from placet.sandbox.hosts import HostFilter
 
 FILE_NAME = "settings.toml"
@@ -55,6 +60,7 @@ Word = TypeVar("Word", bound=str)
 _KEYS = ("tier", "posture", *TIERS)
 _HTTP = ("allow", "deny", "private")
 _ISOLATION = ("require", "hosts", "trusted_tools")
+_NOTIFY = ("command", "webhook", "ntfy", "url")
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +101,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether runs have a memory, and assistants get what it holds."""
     auto_distill: bool = False
     """Whether skills are made from runs."""
+    notify: NotifySettings | None = None
+    """Where a link for what waits is sent."""
 
     @property
     def has_permissions(self) -> bool:
@@ -119,7 +127,7 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
     file = TomlFile(str(path), "Settings file")
     document = read_toml(file, data)
     known = ["tools" if of_project else "http", "permissions", "isolation"]
-    known += [] if of_project else ["models", "memory", "auto_distill"]
+    known += [] if of_project else ["models", "memory", "auto_distill", "notify"]
     for key in document:
         if key == "http" and of_project:
             fix = "Which hosts may be spoken to is yours to say: put it into your own settings.toml."
@@ -130,6 +138,9 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
         if key == "memory" and of_project:
             fix = "What is stored about you is yours to say: put it into your own settings.toml."
             file.fail("a project's settings may not switch memory on", "memory", fix)
+        if key == "notify" and of_project:
+            fix = "Who is told what you are asked is yours to say: put it into your own settings.toml."
+            file.fail("a project's settings may not send notifications", "notify", fix)
         if key == "tools" and not of_project:
             fix = "Put it into the .placet folder of a project, or name the file with --tools."
             file.fail("only a project's settings may name tools", "tools", fix)
@@ -148,6 +159,8 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
         from placet.app.model_settings import parse_models
 
         settings = msgspec.structs.replace(settings, models=parse_models(file, document["models"]))
+    if "notify" in document:
+        settings = msgspec.structs.replace(settings, notify=_notify(file, document["notify"]))
     if "isolation" in document:
         settings = _isolation(file, document, settings, of_project=of_project)
     if "permissions" not in document:
@@ -192,6 +205,25 @@ def _hosts(file: TomlFile, value: object) -> HostFilter:
         return HostFilter(**table)
     except UsageError as error:
         file.fail(str(error), "http")
+
+
+def _notify(file: TomlFile, value: object) -> NotifySettings:
+    from placet.app.notify import NotifySettings, is_web_address
+
+    table = file.table(value, "notify", "Begin it with a line [notify].")
+    for key in table:
+        if key not in _NOTIFY:
+            file.unknown(key, _NOTIFY, f"notify.{key}", "[notify]")
+    command = _texts(file, table, "command", "notify", "words of a command", "notify-send")
+    for key in ("webhook", "ntfy", "url"):
+        if key in table and not is_web_address(file.text(table[key], f"notify.{key}", "Write an address.")):
+            file.fail("expected an address", f"notify.{key}", f'Write {key} = "https://box.example.org/...".')
+    return NotifySettings(
+        command=tuple(command),
+        webhook=table.get("webhook"),
+        ntfy=table.get("ntfy"),
+        url=str(table["url"]).rstrip("/") if "url" in table else None,
+    )
 
 
 def _isolation(

@@ -230,6 +230,42 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     return 0
 
 
+@runs.command(short_help="Write one run as a static page.")
+@run_argument
+@click.option("--html", "target", metavar="FILE", required=True, help="The file to write.")
+@db_option
+@json_option
+@click.pass_obj
+def export(output: Output, run: str, target: str, db: str | None, as_json: bool) -> int:
+    """Write the run RUN (the start of its id is enough) as one HTML file, to be sent to somebody: its graph,
+    its story, its actions and its events, without secrets. The file needs no network and holds no script.
+
+    Exit codes: 0 written, 2 there is no such run, or the file cannot be written.
+    """
+    from pathlib import Path
+
+    from placet.app.app import database_files, open_records
+    from placet.app.files import check_target, unusable
+    from placet.app.run_export import export_html
+    from placet.cli.wording import no_events
+
+    check_target(target, "--html", database_files(db), instead="run.html")
+    with open_records(db) as records:
+        run_id = records.run_id(run)
+        if not records.events.query(run=run_id, limit=1):
+            raise no_events(run_id, db)
+        text = export_html(records, run_id, output.redactor, db=db)
+    try:
+        Path(target).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise unusable("write", target, error) from None
+    if as_json:
+        output.show_json({"run_id": run_id, "file": target, "bytes": len(text.encode())})
+    else:
+        output.talk(f"Written: {target}")
+    return 0
+
+
 @runs.command(short_help="Drop old runs that have ended.")
 @click.option(
     "--before",

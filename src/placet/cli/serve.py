@@ -85,6 +85,7 @@ def start(
     if (cert is None) != (key is None):
         raise click.UsageError("--cert and --key belong together. Give both.")
     from placet.app.app import known_secrets, open_records
+    from placet.app.governance import own_settings
     from placet.redaction import Redactor
     from placet.server.asgi import make_app, make_site
     from placet.server.running import addresses, check_address, listen, make_server
@@ -96,9 +97,22 @@ def start(
     opened = listen(host, port)
     port = opened.getsockname()[1]
     is_secure = cert is not None or bool(proxies)
+    notify = own_settings(os.environ).notify
     hosts, origins = addresses(host, port, names, is_secure=is_secure)
+    if notify is not None and notify.url is not None:
+        # Links lead there, so that is another name of ours.
+        hosts.append(notify.url.partition("://")[2].partition("/")[0])
+        origins.append(notify.url)
     with open_records(db, create=True, writes=True, redactor=redactor) as records:
-        site = make_site(records, tokens, redactor, folders=_folders(folders), db=db)
+        site = make_site(
+            records,
+            tokens,
+            redactor,
+            folders=_folders(folders),
+            db=db,
+            notify=notify,
+            url=origins[0],
+        )
         app = make_app(
             site,
             hosts=hosts,

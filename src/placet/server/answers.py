@@ -45,6 +45,16 @@ class Conflict(UsageError):
     code = "conflict"
 
 
+class TooMany(PlacetError):
+    """Somebody guesses."""
+
+    code = "too_many"
+
+    def __init__(self, message: str, wait_s: float) -> None:
+        self.wait_s = wait_s
+        super().__init__(message)
+
+
 class Draining(PlacetError):
     """The server ends, and begins nothing more."""
 
@@ -75,7 +85,8 @@ def failure(status: int, code: str, message: str, *, retry_s: float = 0.0) -> Re
 
 def of_error(error: PlacetError, message: str) -> Response:
     """What a caller gets for an error; the message comes without secrets."""
-    return failure(status_of_error(error), error.code, message)
+    wait_s = error.wait_s if isinstance(error, TooMany) else 0.0
+    return failure(status_of_error(error), error.code, message, retry_s=wait_s)
 
 
 def status_of_error(error: PlacetError) -> int:
@@ -87,6 +98,8 @@ def status_of_error(error: PlacetError) -> int:
             return 403
         case ApprovalDecided() | RunHeld() | RunExists() | Conflict():
             return 409
+        case TooMany():
+            return 429
         case StorageError() | Draining():
             return 503
         case InputError() | UsageError():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,15 +16,17 @@ from starlette.routing import BaseRoute, Route
 from placet import __version__
 from placet.app.engine import EmbeddedEngine
 from placet.server.answers import failure
-from placet.server.api import access, coding, decisions, knowledge, log, loops, meta, runs, starting
+from placet.server.api import access, coding, decisions, knowledge, links, log, loops, meta, runs, starting
 from placet.server.endpoint import BASE, Endpoint, describe
 from placet.server.guard import Asgi, Guard
+from placet.server.push import Pusher
 from placet.server.site import Site
 from placet.server.stream import Stream
 from placet.server.tokens import BROWSER_S, Tokens
 
 if TYPE_CHECKING:
     from placet.app.app import Records
+    from placet.app.notify import NotifySettings
     from placet.redaction import Redactor
 
 PAGE = Path(__file__).parent / "page"
@@ -37,8 +40,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *knowledge.ENDPOINTS,
     *log.ENDPOINTS,
     *access.ENDPOINTS,
+    *links.ENDPOINTS,
 )
-_OPEN = {BASE + each.path for each in ENDPOINTS if each.is_open}
+_OPEN = [
+    (each.method, re.compile(re.sub(r"{\w+}", "[^/]+", BASE + each.path)))
+    for each in ENDPOINTS
+    if each.is_open
+]
 
 
 def make_site(
@@ -48,10 +56,15 @@ def make_site(
     *,
     folders: Sequence[str] = (),
     db: str | None = None,
+    notify: NotifySettings | None = None,
+    url: str = "",
 ) -> Site:
-    """What is served, from the records of one database."""
+    """What is served, from the records of one database. `notify` says how a person is told of what waits, and
+    `url` is where the server is reached if that does not say it."""
     stream = Stream(records.events)
     site = Site(records, tokens, stream, redactor, folders=folders, db=db)
+    if notify is not None and notify.is_on:
+        site.pusher = Pusher(site, notify, url)
     stream.shown, stream.load = site.shown, site.fold
     if folders:
         site.engine = EmbeddedEngine(records, db=db, folders=folders)
@@ -106,6 +119,7 @@ def make_app(
         *(each.route(site) for each in ENDPOINTS),
         Route("/login", login, methods=["GET"]),
         Route("/", page_file, methods=["GET"]),
+        Route("/d/{code}", decide_page, methods=["GET"]),
         Route("/page/{path:path}", page_file, methods=["GET"]),
     ]
     inner = Starlette(
@@ -118,13 +132,22 @@ def make_app(
         origins=origins,
         cookie=cookie,
         is_public=_is_public,
+        failures=site.failures,
         trusted_proxies=trusted_proxies,
     )
 
 
 def _is_public(method: str, path: str) -> bool:
     """The page's own files hold nothing; what they show comes from the API."""
-    return method in ("GET", "HEAD") and (not path.startswith(f"{BASE}/") or path in _OPEN)
+    if path.startswith(f"{BASE}/"):
+        return any(each == method and known.fullmatch(path) is not None for each, known in _OPEN)
+    return method in ("GET", "HEAD")
+
+
+async def decide_page(request: Request) -> Response:
+    """The page of a decision link. It is the same for every link, and asks the API what it is for."""
+    request.path_params["path"] = "decide.html"
+    return await page_file(request)
 
 
 async def page_file(request: Request) -> Response:

@@ -45,6 +45,8 @@ class Call(NamedTuple):
     body: Any
     last_event_id: int | None = None
     """Where a stream broke off, as the browser says when it connects again."""
+    client: str = ""
+    """The address of whoever asks."""
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,6 +115,7 @@ class Endpoint(NamedTuple):
             decode_query(request.query_params.multi_items(), self.query),
             await _body(request, self.body) if self.method != "GET" else Nothing(),
             _last_event_id(request),
+            getattr(request.state, "client", ""),
         )
         given: Any
         if inspect.iscoroutinefunction(self.handle):

@@ -60,7 +60,7 @@ class Guard:
         cookie: str,
         is_public: Callable[[str, str], bool],
         trusted_proxies: Collection[str] = (),
-        failures: Failures | None = None,
+        failures: Failures,
     ) -> None:
         """`hosts` are the values of Host that are answered, `origins` those of Origin that may write.
         `is_public` says of a method and a path whether they need no token."""
@@ -71,7 +71,7 @@ class Guard:
         self._cookie = cookie
         self._is_public = is_public
         self._proxies = set(trusted_proxies)
-        self._failures = failures or Failures()
+        self._failures = failures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""

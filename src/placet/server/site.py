@@ -8,14 +8,15 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from placet.app.run_export import fold_run, shown_event
 from placet.errors import PlacetError, UnknownApproval, UnknownRun
 from placet.events.event import Event
 from placet.events.run_view import RunFold
 from placet.events.stream import StreamEvent, TextDelta, ThinkingDelta
 from placet.render.speech import Speech
-from placet.runtime.account import LISTED_ACTIONS
-from placet.runtime.shown import shown_proposal
 from placet.server.answers import NotFound
+from placet.server.guard import Failures
+from placet.server.links import Links
 from placet.server.tokens import Token, Tokens
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from placet.approvals.approval import Approval
     from placet.durable.sql import RunSummary
     from placet.redaction import Redactor
+    from placet.server.push import Pusher
     from placet.server.stream import Stream
 
 
@@ -51,6 +53,11 @@ class Site:
         self.redactor = redactor
         self.folders = tuple(folders)
         self.db = db
+        self.links = Links(tokens.folder)
+        self.failures = Failures()
+        """Wrong tokens and links, by address."""
+        self.pusher: Pusher | None = None
+        """Who tells a person elsewhere what waits; None if nobody does."""
         self.engine: EmbeddedEngine | None = None
         """Who does the work; None where nothing is begun here."""
         self._speeches: dict[tuple[str, bool], Speech] = {}
@@ -61,21 +68,15 @@ class Site:
         """The API, as OpenAPI."""
 
     def fold(self, run_id: str) -> RunFold:
-        """The view of a run, from all that is in the log. A plan that is too long for it comes from the
-        journal."""
-        fold = RunFold(run_id)
-        events = self.records.events.scan(run=run_id)
-        for event in events:
-            fold.take(self.shown(event))
-        plans = fold.view.proposals
-        if fold.view.kind == "plan" and plans and plans[0].count > LISTED_ACTIONS:
-            with suppress(UnknownRun):
-                fold.plan(shown_proposal(self.records.journal.record(run_id).proposal, self.redactor))
-        return fold
+        """The state of a run, from all that is in the log."""
+        return fold_run(self.records, run_id, self.redactor)
 
     def begin(self) -> None:
         """Let the engine hear of decisions, and everybody who watches of what a model says. On the event
         loop."""
+        if self.pusher is not None:
+            self.stream.listen(self.pusher.heard)
+            self.pusher.look()
         engine = self.engine
         if engine is None:
             return
@@ -134,6 +135,8 @@ class Site:
     async def end(self) -> None:
         """Stop what runs here, so that it can be resumed."""
         self.is_draining = True
+        if self.pusher is not None:
+            await self.pusher.end()
         if self.engine is not None:
             await asyncio.to_thread(self.engine.drain)
 
@@ -143,12 +146,8 @@ class Site:
         self.stream.close()
 
     def shown(self, event: Event) -> Event:
-        """An event as it may be sent. Whoever wrote it has taken the secrets out that it knew."""
-        from msgspec.structs import replace
-
-        data = self.redactor.value(event.data)
-        assert isinstance(data, dict)
-        return event if data is event.data else replace(event, data=data)
+        """An event as it may be sent."""
+        return shown_event(event, self.redactor)
 
     def run(self, token: Token, given: str) -> RunSummary:
         """A run that the caller may see; its whole id must be given.

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -27,6 +25,7 @@ import msgspec
 
 from placet.errors import InputError, UsageError
 from placet.ir.to_dict import ToDict
+from placet.server.private_file import write_private
 
 Right = Literal["see", "decide", "start", "admin"]
 """What a token allows: look, answer what waits for a person, start and stop work, manage tokens."""
@@ -81,6 +80,11 @@ class Tokens:
         """By the digest of each code, the token that it stands for, and until when."""
 
     @property
+    def folder(self) -> Path:
+        """Where what the server keeps lies."""
+        return self._folder
+
+    @property
     def owner_file(self) -> Path:
         """Where the owner's token is, for programs of the same person."""
         return self._folder / "token"
@@ -101,7 +105,7 @@ class Tokens:
                 return kept
             made, secret = _new(OWNER, None, RIGHTS, self._clock())
             self._store([*(t for t in known if OWNER not in (t.name, t.of)), made])
-            self._write(self.owner_file, secret.encode())
+            write_private(self.owner_file, secret.encode())
             return secret
 
     def listed(self) -> list[Token]:
@@ -137,7 +141,7 @@ class Tokens:
             made, secret = _new(name, old.tenant, old.rights, self._clock())
             self._store([*(t for t in known if name not in (t.name, t.of)), made])
             if name == OWNER:
-                self._write(self.owner_file, secret.encode())
+                write_private(self.owner_file, secret.encode())
             return secret
 
     def revoke(self, name: str) -> None:
@@ -210,25 +214,8 @@ class Tokens:
         return self._known
 
     def _store(self, tokens: list[Token]) -> None:
-        self._write(self._path, msgspec.json.format(msgspec.json.encode(tokens), indent=1))
+        write_private(self._path, msgspec.json.format(msgspec.json.encode(tokens), indent=1))
         self._seen = None
-
-    def _write(self, path: Path, data: bytes) -> None:
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            with open(number, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, path)
-        except OSError as error:
-            with suppress(OSError):
-                beside.unlink()
-            raise InputError(
-                f"Cannot write {path}: {error.strerror or error}. The server keeps its tokens there."
-            ) from None
 
 
 def _new(
