@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 EVAL_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fmt api docs docs-serve bench eval-calls eval-turns eval-do eval-code eval-agents eval-loops eval-flows eval-secrets eval-memory mutants soak clean
+.PHONY: help setup demo test fmt api docs docs-serve bench eval-calls eval-turns eval-do eval-code eval-agents eval-loops eval-flows eval-secrets eval-memory eval-skills mutants soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,10 @@ eval-flows: $(STAMP) ## flow rules on ordinary tasks and injections, without and
 
 eval-secrets: $(STAMP) ## secrets that are found by name or shape, and harmless text that is taken for one
 	@$(BIN)/python -m evals secrets $(EVAL_ARGS)
+
+eval-skills: $(STAMP) ## a skill learned, tried, degraded and repaired with the local model; and the rule by which skills stay
+	@$(BIN)/python -m tests.servers.local_model
+	@$(BIN)/python -m evals skills $(EVAL_ARGS)
 
 eval-memory: $(STAMP) ## paraphrased questions over conversations: is the fact found, and how much else
 	@$(BIN)/python -m tests.servers.local_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from evals import agents, calls, do, loops, secrets, turns
+from evals import agents, calls, do, loops, secrets, skills, turns
 from evals.code import score
 from evals.flows import score as flows
 from evals.memory import score as memory
@@ -19,6 +19,7 @@ EVALS = {
     "flows": flows.main,
     "secrets": secrets.main,
     "memory": memory.main,
+    "skills": skills.main,
 }
 
 

@@ -203,6 +203,7 @@ def tail(
     shell_complete=file_names,
     help="Write there instead of to standard output.",
 )
+@click.option("--chat", is_flag=True, help="Runs that a model led instead, each as a line of chat JSON.")
 @db_option
 @click.pass_obj
 def export(
@@ -211,16 +212,21 @@ def export(
     kind: tuple[str, ...],
     run: str | None,
     target: str | None,
+    chat: bool,
     db: str | None,
     **filters: Any,
 ) -> int:
     """Write all events that match as JSON lines, oldest first; `placet explain FILE` reads them.
+
+    With --chat, each run that a model led is one line instead, with `messages` as chat APIs take them: a data
+    set to train or to judge models with.
 
     What is recorded holds no secrets, and neither does this. Exit codes: 0 written, 2 bad input.
     """
     from placet.app.app import database_files, open_records
     from placet.app.files import check_target, write_lines
     from placet.cli.output import to_json
+    from placet.events.dataset import conversations
     from placet.render.text import count
 
     if target is not None:
@@ -228,13 +234,14 @@ def export(
     with open_records(db) as records:
         run = records.run_id(run) if run is not None else None
         events = records.events.scan(kind=kind or None, run=run, **filters)
-        lines = (to_json(event) + "\n" for event in events)
+        found = conversations(events) if chat else events
+        lines = (to_json(each) + "\n" for each in found)
         if target is None:
             for line in lines:
                 output.write(line)
             return 0
         written = write_lines(target, lines)
-    output.talk(f"{count(written, 'event')} written to {target}.")
+    output.talk(f"{count(written, 'run' if chat else 'event')} written to {target}.")
     return 0
 
 

@@ -23,6 +23,7 @@ from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
 from placet.ir.result import CANCELED_PREFIX, ExitCode, ProposalResult
 from placet.render.questions import Question
+from placet.render.skill_story import KINDS as SKILL_KINDS
 from placet.render.steps import INTERRUPTED, TERMINAL, Part, Retry, Step, Undoing, Wait
 from placet.render.text import progress
 from placet.render.turns import Led
@@ -67,6 +68,8 @@ class History:
         self.replans: list[tuple[str, str]] = []
         """(kind of event, words) of each replan event."""
         self.sink_failures: list[str] = []
+        self.skills: list[Event] = []
+        """What was said of skills."""
         self.is_a_programs = False
         """A program began the run, under rules that only it knows: only it can go on with it."""
         self.repeat: Repeat | None = None
@@ -205,6 +208,8 @@ class History:
             self.led.take(event)
         elif kind == "session_scope":
             self.caller = _text(data, "caller_id") or self.caller
+        elif kind in SKILL_KINDS:
+            self.skills.append(event)
         elif kind == "sink_failed":
             self.sink_failures.append(_text(data, "error") or "no reason given")
         elif kind == "posture_changed":

@@ -18,6 +18,7 @@ from placet.events.event import Event
 from placet.render.advice import advise
 from placet.render.history import History
 from placet.render.marks import MARKS, NONZERO, mark, outcome_mark
+from placet.render.skill_story import tell_skills
 from placet.render.step_story import resumed_words, section, status_of, tell_restored, tell_step, waited_ms
 from placet.render.steps import INTERRUPTED, Part, Step, unundone_words
 from placet.render.text import count, duration, listing, moment, value
@@ -78,6 +79,7 @@ def tell_history(
         lines += section("What was undone", _undone(part))
         lines += section("What was not undone", _stuck(part))
     lines += section("Replanning", _replans(history))
+    lines += section("Skills", tell_skills(history.skills))
     lines += section("What to do next", _next(history, log, db, now))
     return lines
 

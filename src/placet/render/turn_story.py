@@ -19,6 +19,7 @@ from placet.render.calls import came_words, given_words
 from placet.render.history import History
 from placet.render.marks import MARKS, mark, outcome_mark
 from placet.render.questions import posture_words
+from placet.render.skill_story import tell_skills
 from placet.render.step_story import resumed_words, section, status_of, tell_restored, tell_step, waited_ms
 from placet.render.steps import INTERRUPTED, Part, Step
 from placet.render.text import basis_text, count, duration, listing, moment, value
@@ -70,6 +71,7 @@ def tell_turns(history: History, *, log: str, db: str | None, now: float) -> lis
     lines += section("What happened", _happened(history, led, whole, log, db, now))
     lines += section("What it changed", _changed(whole))
     lines += section("What is not known", _unknown(led, whole))
+    lines += section("Skills", tell_skills(history.skills))
     lines += section("What to do next", _next(history, log, db, now))
     return lines
 
