@@ -422,6 +422,7 @@ PAGES = (
             "placet.MemoryJournal",
             "placet.SqlJournal",
             "placet.runtime.journal.RunJournal",
+            "placet.storage.lease.StopRequest",
             "placet.durable.sql.RunSummary",
             "placet.durable.sql.RunListing",
             "placet.SqlCheckpoints",

@@ -73,16 +73,14 @@ def test_what_ended_before_a_moment_can_be_dropped(database_url: str) -> None:
         sessions.put(session("open", state="needs_approval", changed_at=START + 10))
         for name in ("old", "open"):
             sessions.ask(question(f"q-{name}", session=name))
-            sessions.ask_to_stop(name, "why")
 
         found = [each.id for each in sessions.ended_before(START + 60)]
         sessions.drop("old")
 
         assert found == ["old"]
         assert [each.id for each in sessions.listed()] == ["open", "late"]
-        assert (sessions.question("q-old"), sessions.asked_to_stop("old")) == (None, None)
+        assert sessions.question("q-old") is None
         assert [each.id for each in sessions.questions()] == ["q-open"]
-        assert sessions.asked_to_stop("open") == "why"
 
 
 def test_sessions_are_listed_by_the_folder_of_their_repository(database_url: str) -> None:
@@ -175,15 +173,6 @@ class TestKept:
         assert listed == ["s7", "s3", "s6", "s2", "s5", "s1", "s4", "s0"]
         assert [each.id for each in sessions.listed(limit=3)] == listed[:3]
         assert [each.id for each in sessions.listed(state="merged")] == ["s5"]
-
-
-class TestStops:
-    def test_the_first_who_wants_it_says_why(self, sessions: Sessions) -> None:
-        assert sessions.asked_to_stop("abc") is None
-        sessions.ask_to_stop("abc", "enough")
-        sessions.ask_to_stop("abc", "really")
-        assert sessions.asked_to_stop("abc") == "enough"
-        assert sessions.asked_to_stop("abcd") is None
 
 
 class TestQuestions:
@@ -334,14 +323,12 @@ class TestDatabase:
                     sessions = SqlSessions(database)
                     (waiting,) = sessions.questions("abc")
                     sessions.answer(waiting.id, "this", "Ada")
-                    sessions.ask_to_stop("abc", "enough")
                 """,
                 database_url,
             )
             found = sessions.question("q")
             assert found is not None
             assert (found.answer, found.by) == ("this", "Ada")
-            assert sessions.asked_to_stop("abc") == "enough"
 
 
 class TestArrows:

@@ -35,6 +35,7 @@ from placet.inference.model import Request, Result
 from placet.inference.usage import Usage
 from placet.policy.rule import DenyTool
 from placet.sandbox.confinement import Isolation
+from placet.storage.lease import StopRequest
 from placet.tools.context import Cancel
 from tests.coder.nursery import PATIENCE_S, Nursery, read_trace, running, until_nothing_runs
 from tests.coder.repositories import fingerprint
@@ -70,6 +71,12 @@ def store(here: Workbench) -> Iterator[SqlSessions]:
     """The sessions, as another process sees them."""
     with open_database(str(here.folder / "placet.db")) as database:
         yield SqlSessions(database)
+
+
+def request_stop(here: Workbench, session: str, reason: str) -> None:
+    """Ask for a session to stop, as another process does."""
+    with open_database(str(here.folder / "placet.db")) as database:
+        SqlJournal(database).request_stop(session, StopRequest(reason=reason))
 
 
 def kept(here: Workbench, session: str) -> Session:
@@ -231,8 +238,7 @@ class TestCancel:
     async def test_ended_from_elsewhere_when_it_is_green_it_waits_for_nobody(self, here: Workbench) -> None:
         def watch(event: Event) -> None:
             if isinstance(event, StateChanged) and event.state == "needs_approval":
-                with store(here) as sessions:
-                    sessions.ask_to_stop(event.session, "enough")
+                request_stop(here, event.session, "enough")
 
         with here.coder([write("ok.txt", "x"), "done"]) as coder:
             session = await coder.run("make ok.txt", ["test -f ok.txt"], watch=watch)
@@ -525,8 +531,7 @@ class TestPolicies:
             assert session.is_green
 
             # Somebody wants it to end, in a moment in which nobody looks: then it is not published.
-            with store(here) as sessions:
-                sessions.ask_to_stop(session.id, "cancelled")
+            request_stop(here, session.id, "cancelled")
             with pytest.raises(UsageError, match="abandoned"):
                 await coder.approve(session.id)
         assert kept(here, session.id).state == "abandoned"

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from placet import Runtime, open_database, tool
-from placet.durable.lease import Holder, holder, is_dead
 from placet.durable.sql import SqlJournal
 from placet.errors import RunHeld
 from placet.runtime.journal import RunRecord, Taken
+from placet.storage.lease import Holder, holder, is_dead
 from placet.testing import action, proposal
 from tests.durable.runs import Runs, act, end, gate, until
 from tests.storage import children

@@ -18,6 +18,7 @@ from placet.loops.spec import ExecutorSpec, LoopSpec, Worker
 from placet.loops.sql import SqlRounds
 from placet.loops.verdict import TOOL
 from placet.sandbox.confinement import Isolation
+from placet.storage.lease import StopRequest
 from tests.coder.workbench import _known, make_repository
 
 FILES = {"a.txt": "one\n", "notes/b.txt": "two\n"}
@@ -58,6 +59,13 @@ def used(turn: str | ToolCall, input: int, output: int, cost: float | None = 0.0
     if isinstance(turn, str):
         return Result(text=turn, usage=usage, cost=cost)
     return Result(calls=[turn], usage=usage, cost=cost, stop="calls")
+
+
+def request_stop(engine: LoopEngine, round: str, reason: str) -> None:
+    """Ask for a round to stop, as another process does."""
+    journal = engine.runtime.journal
+    assert journal is not None
+    journal.request_stop(round, StopRequest(reason=reason))
 
 
 HONEST: Sequence[Any] = [write(), "made it right", verdict("done", "checked"), "all is right"]

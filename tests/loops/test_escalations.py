@@ -30,7 +30,7 @@ from placet.loops.round import Later, Round
 from placet.loops.spec import ExecutorSpec
 from placet.tools.context import Cancel
 from tests.coder.workbench import git
-from tests.loops.bench import HONEST, Bench, spec, used, verdict, write
+from tests.loops.bench import HONEST, Bench, request_stop, spec, used, verdict, write
 
 
 @pytest.fixture
@@ -553,7 +553,7 @@ async def test_a_command_that_was_stopped_while_it_ran_is_asked_about(
         # Opened once the command reads from it, so it has begun.
         writer = await asyncio.to_thread(open, go_on, "w")
         try:
-            engine.rounds.ask_to_stop("r1", "the person says so")
+            request_stop(engine, "r1", "the person says so")
             stopped = await running
         finally:
             writer.close()

@@ -27,7 +27,7 @@ from placet.runtime.open_run import OpenRun
 from placet.tools.context import Cancel
 from placet.tools.tool import Tool
 from tests.coder.workbench import git, user_text
-from tests.loops.bench import FILES, HONEST, Bench, spec, used, verdict, write
+from tests.loops.bench import FILES, HONEST, Bench, request_stop, spec, used, verdict, write
 
 
 @pytest.fixture
@@ -501,7 +501,7 @@ async def test_a_round_that_is_to_stop_stops(bench: Bench) -> None:
     import asyncio
 
     async def never(request: Any) -> str:
-        engine.rounds.ask_to_stop("r1", "the kill switch")
+        request_stop(engine, "r1", "the kill switch")
         await asyncio.sleep(600)
         return "too late"
 

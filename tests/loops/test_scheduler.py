@@ -342,7 +342,13 @@ async def test_a_hold_that_was_lost_ends_the_round_and_changes_nothing(timetable
     running = asyncio.create_task(scheduler.run_now(job.key))
     await begun.wait()
     # As if this process had slept for longer than its hold.
-    timetable.change(job.key, lambda slot, now: (replace(slot, hold=slot.hold + 1) if slot else None, None))
+    timetable.change(
+        job.key,
+        lambda slot, now: (
+            replace(slot, lease=replace(slot.lease, fence=slot.lease.fence + 1)) if slot else None,
+            None,
+        ),
+    )
 
     assert await running is None
     slot = timetable.get(job.key)

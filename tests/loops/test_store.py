@@ -71,15 +71,12 @@ def test_what_waits_is_known_until_it_is_decided(rounds: Rounds) -> None:
     assert rounds.waiting() == []
 
 
-def test_levels_are_lowered_and_stops_are_asked_for_once(rounds: Rounds) -> None:
+def test_levels_are_lowered_and_raised(rounds: Rounds) -> None:
     assert rounds.standing("k") is None
     rounds.set_standing(Standing(loop="k", level="L1", reason="x", since=1.0))
     rounds.set_standing(Standing(loop="k", level="L2", reason="y", since=2.0))
-    rounds.ask_to_stop("r", "first")
-    rounds.ask_to_stop("r", "second")
 
     assert rounds.standing("k") == Standing(loop="k", level="L2", reason="y", since=2.0)
-    assert (rounds.asked_to_stop("r"), rounds.asked_to_stop("q")) == ("first", None)
 
 
 def test_rounds_that_begin_at_once_get_numbers_of_their_own(rounds: Rounds) -> None:

@@ -326,7 +326,9 @@ def loop_data(
         "cadence": (slot.cadence if slot is not None else "") if spec is None else _when(spec),
         "due": slot.due if slot is not None else None,
         "running": slot.round if slot is not None and running else None,
-        "held_by": slot.holder.words if slot is not None and running and slot.holder is not None else None,
+        "held_by": slot.lease.holder.words
+        if slot is not None and running and slot.lease.holder is not None
+        else None,
         "interrupted": slot.round if slot is not None and slot.round and not running else None,
         "pause": msgspec.to_builtins(slot.pause) if slot is not None else None,
         "stop": msgspec.to_builtins(slot.stop) if slot is not None else None,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from placet.coder.commit_message import message
 from placet.coder.session import BRANCH, WORDS, Session
 from placet.ir.result import Waiting
+from placet.ir.stop_cause import StopCause
 from placet.safe_text import clean
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ async def wait(work: Work) -> None:
 
 async def stop_if_asked(work: Work) -> bool:
     """End it if somebody wants that; whether it has come to that."""
-    reason = await asyncio.to_thread(work.sessions.asked_to_stop, work.session.id)
-    if reason is None or not work.session.is_open:
+    request = await asyncio.to_thread(work.run.stop_requested)
+    if request is None or request.cause is not StopCause.PERSON or not work.session.is_open:
         return False
-    await abandon(work, reason)
+    await abandon(work, request.reason)
     return True
 
 

@@ -22,7 +22,7 @@ from placet.coder import closing
 from placet.coder.beginning import agreed_contract, check_asked, check_decidable, check_text
 from placet.coder.session import BRANCH, LEADER, WORDS, CodeLimits, Session
 from placet.coder.store import MemorySessions
-from placet.errors import PlacetError, RunHeld, UsageError
+from placet.errors import PlacetError, RunHeld, UnknownRun, UsageError
 from placet.inference.model import Model
 from placet.inference.named import ModelLike, make_ready, model_given
 from placet.ir.json_value import JsonValue
@@ -31,6 +31,7 @@ from placet.runtime.given import check_runtime
 from placet.runtime.journal import LED_BY
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.safe_text import clean
+from placet.storage.lease import StopRequest
 from placet.tools.context import Cancel
 from placet.truncation import truncate_repr
 from placet.turns.stopping import linked
@@ -314,7 +315,11 @@ class Coder:
         if not session.is_open:
             raise UsageError(f"Session '{session.id}' has ended: it is {WORDS[session.state]}.")
         why = _because("cancelled", reason)
-        await asyncio.to_thread(self._sessions.ask_to_stop, session.id, why)
+        journal = self.runtime.journal
+        if journal is not None:
+            # Without its run nobody is at work on it.
+            with suppress(UnknownRun):
+                await asyncio.to_thread(journal.request_stop, session.id, StopRequest(reason=why))
         try:
             async with self._held(session, None, None, ends=True) as work:
                 if work.session.is_open:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from placet.checks.environment_fault import find_fault, format_fault
@@ -20,20 +20,18 @@ from placet.coder.attempt import AttemptLoop
 from placet.coder.drafting import draft
 from placet.coder.events import BaselineStarted
 from placet.coder.session import Attempt
-from placet.errors import EnvironmentBroken, PlacetError
+from placet.errors import EnvironmentBroken
 from placet.ir.stop_cause import StopCause
 from placet.safe_text import clean
 from placet.turns.ending import Ending
 from placet.turns.limits import used_up_words
-from placet.turns.stopping import linked, stopped_by, when_late
+from placet.turns.stopping import heeding, linked, stopped_by, when_late
 
 if TYPE_CHECKING:
     from placet.checks.environment_fault import Fault
     from placet.coder.work import Work
     from placet.tools.context import Cancel
 
-_LOOKS_S = 0.5
-"""How often it is looked whether somebody wants the session to stop."""
 _MOST_PATH = 2_000
 
 
@@ -242,28 +240,9 @@ class SessionLeader:
     @asynccontextmanager
     async def _stoppable(self) -> AsyncIterator[None]:
         """As long as this lasts, whoever wants it to stop is heard, and so is the end of its time."""
-        cancel = self._cancel
-        looking = asyncio.get_running_loop().create_task(self._look())
-        # Whatever runs for the session works in private folders: it need not end by itself.
-        unlink = cancel.on_request(lambda: cancel.cancel(cancel.reason, hard=True))
-        try:
+        run, cancel = self._work.run, self._cancel
+        async with heeding(run.stop_requested, cancel):
             with when_late(
-                self._work.run,
-                lambda: cancel.cancel("the time is over", hard=True, cause=StopCause.DEADLINE),
+                run, lambda: cancel.cancel("the time is over", hard=True, cause=StopCause.DEADLINE)
             ):
                 yield
-        finally:
-            unlink()
-            looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await looking
-
-    async def _look(self) -> None:
-        """Notice that somebody else wants it to stop."""
-        work, cancel = self._work, self._cancel
-        while not cancel.requested:
-            await asyncio.sleep(_LOOKS_S)
-            with suppress(PlacetError):
-                reason = await asyncio.to_thread(work.sessions.asked_to_stop, work.session.id)
-                if reason is not None:
-                    cancel.cancel(reason, hard=True, cause=StopCause.PERSON)

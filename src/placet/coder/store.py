@@ -59,23 +59,6 @@ class Sessions(Protocol):
         """
         ...
 
-    def ask_to_stop(self, session: str, reason: str) -> None:
-        """Ask the process that works on a session to stop.
-
-        Args:
-            session: Id of the session.
-            reason: Why.
-        """
-        ...
-
-    def asked_to_stop(self, session: str) -> str | None:
-        """Return why a session is to stop, or `None`.
-
-        Args:
-            session: Id of the session.
-        """
-        ...
-
     def ask(self, question: Question) -> Question:
         """Store a question. If the id is in use, return the stored question.
 
@@ -164,7 +147,6 @@ class MemorySessions:
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._sessions: dict[str, Session] = {}
-        self._stops: dict[str, str] = {}
         self._questions: dict[str, Question] = {}
         self._lock = threading.Lock()
 
@@ -192,16 +174,6 @@ class MemorySessions:
             found = [each for each in self._sessions.values() if state is None or each.state == state]
             found.sort(key=lambda each: (each.created_at, each.id), reverse=True)
             return copy.deepcopy(found[:limit])
-
-    def ask_to_stop(self, session: str, reason: str) -> None:
-        """Let whoever is at work on it stop."""
-        with self._lock:
-            self._stops.setdefault(session, reason)
-
-    def asked_to_stop(self, session: str) -> str | None:
-        """Why it is to stop; None if it is not."""
-        with self._lock:
-            return self._stops.get(session)
 
     def ask(self, question: Question) -> Question:
         """Put a question."""

@@ -44,6 +44,8 @@ MIGRATIONS = Migrations(
             "DROP INDEX coding_by_time",
             "CREATE INDEX coding_listed ON coding_sessions (created, id, repository)",
         ],
+        # Requests to stop are in the lease of the session's run.
+        ["DROP TABLE coding_stops"],
     ],
     readable_from=1,
 )
@@ -178,26 +180,9 @@ class SqlSessions:
         def work(t: Transaction) -> None:
             name = searchable(session)
             t.execute("DELETE FROM coding_questions WHERE session = ?", (name,))
-            t.execute("DELETE FROM coding_stops WHERE id = ?", (name,))
             t.execute("DELETE FROM coding_sessions WHERE id = ?", (name,))
 
         self._database.write(work).result()
-
-    def ask_to_stop(self, session: str, reason: str) -> None:
-        """Let whoever is at work on it stop."""
-        self._database.write(
-            lambda t: t.execute(
-                "INSERT INTO coding_stops (id, reason) VALUES (?, ?) ON CONFLICT (id) DO NOTHING",
-                (searchable(session), searchable(reason)),
-            )
-        ).result()
-
-    def asked_to_stop(self, session: str) -> str | None:
-        """Why it is to stop; None if it is not."""
-        rows = self._database.read(
-            lambda t: t.execute("SELECT reason FROM coding_stops WHERE id = ?", (searchable(session),))
-        )
-        return str(rows[0][0]) if rows else None
 
     def ask(self, question: Question) -> Question:
         """Put a question."""

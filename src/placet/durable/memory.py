@@ -6,7 +6,8 @@ import msgspec
 
 from placet.errors import RunExists, RunHeld, UnknownRun
 from placet.ir.result import ProposalResult
-from placet.runtime.journal import Note, RunRecord, Taken
+from placet.runtime.journal import LEASE_LOST, Note, RunRecord, Taken
+from placet.storage.lease import StopRequest
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Note).decode
@@ -40,6 +41,13 @@ class MemoryJournal:
         kept.result = None
         return Taken(record=kept.record, notes=list(kept.notes), journal=MemoryRun(kept), waited=waited)
 
+    def request_stop(self, run_id: str, request: StopRequest) -> None:
+        """Ask whoever works on a run to stop."""
+        kept = self._runs.get(run_id)
+        if kept is None:
+            raise UnknownRun(f"There is no run '{run_id}' here.", run_id=run_id)
+        kept.stop = kept.stop or request
+
     def lose_holders(self) -> None:
         """As if every process that holds a run had died."""
         for kept in self._runs.values():
@@ -51,6 +59,7 @@ class _MemoryRun:
         self.record = record
         self.notes: list[Note] = []
         self.result: ProposalResult | None = None
+        self.stop: StopRequest | None = None
         self.hold = 1
         self.is_held = True
 
@@ -84,6 +93,10 @@ class MemoryRun:
         await self.settle()
         self._kept.result = result
         self._kept.is_held = False
+
+    def stop_requested(self) -> StopRequest | None:
+        """Why the run is to stop, if it is."""
+        return self._kept.stop if self._kept.hold == self._hold else LEASE_LOST
 
     def release(self) -> None:
         """Let go of a run that has not ended."""

@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
-from weakref import WeakSet
 
 import msgspec
 
-from placet.durable.lease import LEASE_S, Holder, holder, is_dead
 from placet.errors import RunExists, RunHeld, StorageDamaged, StorageError, UnknownRun, UsageError
 from placet.events.costs import RunPlace
 from placet.ir.json_value import JsonValue
@@ -31,9 +28,19 @@ from placet.ir.references import literal
 from placet.ir.result import Outcome, ProposalResult, is_nonzero
 from placet.ir.to_dict import ToDict
 from placet.redaction import Redactor
-from placet.runtime.journal import Note, RunRecord, Taken
+from placet.runtime.journal import LEASE_LOST, Note, RunRecord, Taken
 from placet.storage.database import Database
 from placet.storage.folders import in_folder
+from placet.storage.lease import (
+    LEASE_S,
+    Lease,
+    LeaseTable,
+    Renewals,
+    StopRequest,
+    holder,
+    lease_values,
+    read_lease,
+)
 from placet.storage.migrate import ByDialect, Migrations, migrate
 from placet.storage.transaction import Rows, Transaction, Value, searchable
 from placet.truncation import truncate_repr
@@ -92,9 +99,12 @@ MIGRATIONS = Migrations(
             "CREATE INDEX runs_by_parent ON runs (parent, begun, run_id) WHERE parent IS NOT NULL",
         ],
         ["ALTER TABLE runs ADD COLUMN nonzero BIGINT NOT NULL DEFAULT 0"],
+        ["ALTER TABLE runs ADD COLUMN stop TEXT"],
     ],
     readable_from=1,
 )
+
+_LEASES = LeaseTable("runs", "run_id")
 
 FORGOTTEN = "[forgotten]"
 """Stands where a text was that was forgotten."""
@@ -189,10 +199,7 @@ class SqlJournal:
         self._context = dict(context or {})
         self._redactor = redactor if redactor is not None else Redactor()
         self._lease_s = lease_s
-        self._held: WeakSet[_SqlRun] = WeakSet()
-        self._holding = threading.Lock()
-        self._renewing: threading.Thread | None = None
-        self._closed = threading.Event()
+        self._renewals = Renewals(lease_s)
 
     def forget_bodies(self, bodies: Sequence[str], *, tenant: str | None) -> int:
         """Replace bodies of facts in the stored proposals and results of a tenant's runs that have ended for
@@ -241,7 +248,6 @@ class SqlJournal:
             self._listed(record.scope.tenant if record.scope is not None else None),
             len(proposal.actions),
             "running",
-            _encode(me).decode(),
             _encode(self._context).decode(),
             _encode(record).decode(),
             searchable(record.parent) if record.parent != record.run_id else None,
@@ -251,66 +257,69 @@ class SqlJournal:
         def work(t: Transaction) -> _SqlRun:
             now = t.now()
             kept = t.execute(
-                "INSERT INTO runs (run_id, proposal_id, source, tenant, actions, status, holder, context,"
-                " record, parent, folder, begun, hold, held_until)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?)"
+                "INSERT INTO runs (run_id, proposal_id, source, tenant, actions, status, context,"
+                " record, parent, folder, begun, hold, holder, held_until, stop)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT (run_id) DO NOTHING RETURNING run_id",
-                [*row, now, now + self._lease_s],
+                [*row, now, *lease_values(lease := Lease().claimed(me, now, self._lease_s))],
             )
             if not kept:
                 raise RunExists(
                     f"There is a run '{record.run_id}' already. Go on with it "
                     f"(placet resume {record.run_id}), or choose another id."
                 )
-            return _SqlRun(self.database, record.run_id, 1, 0, self._lease_s)
+            return _SqlRun(self.database, record.run_id, lease.fence, 0, self._lease_s)
 
-        return self._hold(await _or_let_go(self.database.write(work)))
+        run = await _or_let_go(self.database.write(work))
+        self._renewals.add(run)
+        return run
 
     async def take(self, run_id: str) -> Taken | ProposalResult:
         """Hold a run that was broken off; or how it ended, if it has."""
         me = holder(secrets.token_hex(4))
 
         def work(t: Transaction) -> Taken | str:
-            # The row is locked by changing it: on Postgres a read would let two in.
-            t.execute("UPDATE runs SET hold = hold WHERE run_id = ?", (run_id,))
-            found = t.execute(
-                "SELECT status, hold, holder, held_until, record, result FROM runs WHERE run_id = ?",
-                (run_id,),
-            )
-            if not found:
+            lease = _LEASES.lock(t, run_id)
+            if lease is None:
                 raise self._unknown(run_id)
-            status, hold, held_by, held_until, record, result = found[0]
+            found = t.execute("SELECT status, record, result FROM runs WHERE run_id = ?", (run_id,))
+            status, record, result = found[0]
             if status not in RESUMABLE:
                 assert isinstance(result, str)
                 return result
             now = t.now()
-            other = _holder(held_by)
-            if other is not None and now < held_until and not is_dead(other):
+            if lease.is_held(now):
+                assert lease.holder is not None
                 raise RunHeld(
-                    f"Run '{run_id}' is being worked on by {other.words}. Wait until it has ended; if that "
-                    f"process is gone, its hold ends in {held_until - now:.0f} s."
+                    f"Run '{run_id}' is being worked on by {lease.holder.words}. Wait until it has ended; if "
+                    f"that process is gone, its hold ends in {lease.until - now:.0f} s."
                 )
+            lease = lease.claimed(me, now, self._lease_s)
             notes = t.execute("SELECT number, note FROM journal WHERE run_id = ? ORDER BY number", (run_id,))
             # Read before anything is changed: what cannot be read is left as it is.
             taken = Taken(
                 record=self._read(_decode_record, record),
                 notes=[self._read(_decode_note, note) for _, note in notes],
-                journal=_SqlRun(self.database, run_id, hold + 1, notes[-1][0] if notes else 0, self._lease_s),
+                journal=_SqlRun(
+                    self.database, run_id, lease.fence, notes[-1][0] if notes else 0, self._lease_s
+                ),
                 waited=self._read(_decode_result, result) if status == "waiting" else None,
             )
-            t.execute(
-                "UPDATE runs SET status = 'running', hold = ?, holder = ?, held_until = ?, ended = NULL"
-                " WHERE run_id = ?",
-                (hold + 1, _encode(me).decode(), now + self._lease_s, run_id),
-            )
+            t.execute("UPDATE runs SET status = 'running', ended = NULL WHERE run_id = ?", (run_id,))
+            _LEASES.put(t, run_id, lease)
             return taken
 
         taken = await _or_let_go(self.database.write(work))
         if isinstance(taken, str):
             return self._read(_decode_result, taken)
         assert isinstance(taken.journal, _SqlRun)
-        self._hold(taken.journal)
+        self._renewals.add(taken.journal)
         return taken
+
+    def request_stop(self, run_id: str, request: StopRequest) -> None:
+        """Ask whoever works on a run to stop. Waits for the disk."""
+        if not self.database.write(lambda t: _LEASES.request_stop(t, run_id, request)).result():
+            raise self._unknown(run_id)
 
     def runs(self, *, status: str | None = None, limit: int = 50) -> list[RunSummary]:
         """Return the newest runs, newest first.
@@ -591,9 +600,7 @@ class SqlJournal:
 
     def close(self) -> None:
         """Stop renewing the claims of this process and wait for that to end. The database stays open."""
-        self._closed.set()
-        if self._renewing is not None:
-            self._renewing.join()
+        self._renewals.close()
 
     def _read(self, decode: Callable[[str], T], text: str) -> T:
         try:
@@ -610,31 +617,14 @@ class SqlJournal:
         """A text as it can be listed: without secrets, and such as a column can hold."""
         return text if text is None else searchable(self._redactor.text(text))
 
-    def _hold(self, run: _SqlRun) -> _SqlRun:
-        with self._holding:
-            self._held.add(run)
-        if self._renewing is None:
-            # A thread, because a tool may keep the event loop busy for longer than a hold lasts.
-            self._renewing = threading.Thread(target=self._renew, name="placet-lease", daemon=True)
-            self._renewing.start()
-        return run
-
-    def _renew(self) -> None:
-        while not self._closed.wait(self._lease_s / 3):
-            with self._holding:
-                held = list(self._held)
-            for run in held:
-                with suppress(UsageError):
-                    run.renew()
-
 
 class _SqlRun:
     """One run, while we hold it."""
 
-    def __init__(self, database: Database, run_id: str, hold: int, noted: int, lease_s: float) -> None:
+    def __init__(self, database: Database, run_id: str, fence: int, noted: int, lease_s: float) -> None:
         self.run_id = run_id
         self._database = database
-        self._hold = hold
+        self._fence = fence
         self._lease_s = lease_s
         self._number = noted
         self._kept = noted
@@ -680,10 +670,7 @@ class _SqlRun:
             self._new.popleft()
 
     def _check_hold(self, t: Transaction) -> None:
-        # Shared with nobody who wants to take the run: they wait for us, or we see that they have it.
-        lock = " FOR SHARE" if t.dialect == "postgres" else ""
-        found = t.execute(f"SELECT hold FROM runs WHERE run_id = ?{lock}", (self.run_id,))
-        if not found or found[0][0] != self._hold:
+        if not _LEASES.is_ours(t, self.run_id, self._fence):
             raise RunHeld(
                 f"Run '{self.run_id}' has been taken over by another process, so this one does nothing more. "
                 f"See how it goes: placet runs show {self.run_id}"
@@ -707,10 +694,10 @@ class _SqlRun:
             else:
                 self._write_notes(self._number, t)
             t.execute(
-                "UPDATE runs SET status = ?, ended = ?, result = ?, shown = ?, nonzero = ?, holder = NULL,"
-                " held_until = 0 WHERE run_id = ?",
+                "UPDATE runs SET status = ?, ended = ?, result = ?, shown = ?, nonzero = ? WHERE run_id = ?",
                 (result.outcome, t.now(), body, may_show, nonzero, self.run_id),
             )
+            _LEASES.release(t, self.run_id)
 
         await asyncio.wrap_future(self._submit(work))
 
@@ -720,7 +707,7 @@ class _SqlRun:
 
         def work(t: Transaction) -> None:
             self._write_notes(self._number, t)
-            t.execute("UPDATE runs SET holder = NULL, held_until = 0 WHERE run_id = ?", (self.run_id,))
+            _LEASES.release(t, self.run_id)
 
         with suppress(StorageError, UsageError):
             self._submit(work)
@@ -728,12 +715,15 @@ class _SqlRun:
     def renew(self) -> None:
         """Hold it for a while longer. That it has been lost is told by the next `settle`."""
 
-        def work(t: Transaction) -> None:
-            until = t.now() + self._lease_s
-            t.execute("UPDATE runs SET held_until = ? WHERE run_id = ?", (until, self.run_id))
-
         if not self._over:
-            self._submit(work)
+            self._submit(lambda t: _LEASES.renew(t, self.run_id, self._lease_s))
+
+    def stop_requested(self) -> StopRequest | None:
+        """Why the run is to stop, if it is."""
+        lease = self._database.read(lambda t: _LEASES.get(t, self.run_id))
+        if lease is None or lease.fence != self._fence:
+            return LEASE_LOST
+        return lease.stop
 
 
 async def _or_let_go(taking: Future[T]) -> T:
@@ -799,21 +789,13 @@ def _nested(found: Sequence[RunSummary], started: Mapping[str, RunSummary]) -> l
     return list(listed.values())
 
 
-def _holder(text: str | None) -> Holder | None:
-    """Who holds a run; somebody unknown where that cannot be read."""
-    try:
-        return msgspec.json.decode(text, type=Holder) if text is not None else None
-    except msgspec.DecodeError:
-        return Holder("?", 0)
-
-
 def _summary(row: tuple[Any, ...], now: float) -> RunSummary:
     run_id, proposal_id, source, tenant, actions, status, begun, ended, held_by, held_until, context = row[
         :11
     ]
-    other = _holder(held_by)
-    if status == "running" and (other is None or now >= held_until or is_dead(other)):
-        status, other = "interrupted", None
+    lease = read_lease(0, held_by, held_until)
+    if status == "running" and not lease.is_held(now):
+        status, lease = "interrupted", lease.released()
     return RunSummary(
         run_id=run_id,
         proposal_id=proposal_id,
@@ -823,7 +805,7 @@ def _summary(row: tuple[Any, ...], now: float) -> RunSummary:
         status=status,
         begun=begun,
         ended=ended,
-        holder=other.words if other is not None else None,
+        holder=lease.holder.words if lease.holder is not None else None,
         context=msgspec.json.decode(context),
         parent=row[11],
         folder=row[12],

@@ -386,7 +386,7 @@ class LoopEngine:
     async def _lead(self, leader: RoundLeader, run: OpenRun, cancel: Cancel) -> None:
         round = leader.round
         await leader.count_before()
-        async with self._holder.stopping(leader, cancel):
+        async with self._holder.stopping(leader, run, cancel):
             workshop = leader.workshop
             if not round.base:
                 round.base = workshop.repository.head

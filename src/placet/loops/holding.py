@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from placet.errors import PlacetError, RunExists, RunHeld, UnknownRun
+from placet.errors import RunExists, RunHeld, UnknownRun
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
 from placet.ir.result import Waiting
@@ -30,6 +30,7 @@ from placet.loops.round import LEADER, Round
 from placet.loops.store import Rounds
 from placet.runtime.journal import LED_BY, Choice
 from placet.runtime.journal import Decision as Decided
+from placet.turns.stopping import heeding
 
 if TYPE_CHECKING:
     from placet.loops.subruns import SubRuns
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
     from placet.runtime.runtime import Runtime
     from placet.sandbox.confinement import Isolation
     from placet.tools.context import Cancel
-
-
-_LOOKS_S = 0.5
-"""How often it is looked whether somebody wants the round to stop."""
 
 
 class RoundHolder:
@@ -131,12 +128,9 @@ class RoundHolder:
             yield run, leader
 
     @asynccontextmanager
-    async def stopping(self, leader: RoundLeader, cancel: Cancel) -> AsyncIterator[None]:
+    async def stopping(self, leader: RoundLeader, run: OpenRun, cancel: Cancel) -> AsyncIterator[None]:
         """While this lasts, `cancel` is used when the time of the round is over, or somebody wants it to
         stop; and whoever uses it otherwise ends at once what runs."""
-        looking = asyncio.get_running_loop().create_task(self._look(leader.round.id, cancel))
-        # Whatever runs for a round works in private folders: it need not end by itself.
-        unlink = cancel.on_request(lambda: cancel.cancel(cancel.reason, hard=True))
         left = leader.left_s
         alarm = None
         if left is not None:
@@ -145,23 +139,11 @@ class RoundHolder:
                 lambda: cancel.cancel("the time of the round is over", hard=True, cause=StopCause.DEADLINE),
             )
         try:
-            yield
+            async with heeding(run.stop_requested, cancel):
+                yield
         finally:
-            unlink()
             if alarm is not None:
                 alarm.cancel()
-            looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await looking
-
-    async def _look(self, round: str, cancel: Cancel) -> None:
-        """Notice that somebody else wants it to stop."""
-        while not cancel.requested:
-            await asyncio.sleep(_LOOKS_S)
-            with suppress(PlacetError):
-                reason = await asyncio.to_thread(self._rounds.asked_to_stop, round)
-                if reason is not None:
-                    cancel.cancel(reason, hard=True, cause=StopCause.PERSON)
 
     async def close(self, leader: RoundLeader, run: OpenRun) -> None:
         """Keep the outcome of a round, and end its run."""

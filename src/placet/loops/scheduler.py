@@ -14,14 +14,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from placet.durable.lease import LEASE_S, holder
 from placet.errors import PlacetError, RunHeld, UsageError
 from placet.ir.stop_cause import StopCause
 from placet.loops.schedule import Cadence
@@ -40,12 +39,12 @@ from placet.loops.timetable import (
     renewed,
     starts_at,
 )
+from placet.storage.lease import LEASE_S, Renewals, StopRequest, holder
 from placet.tools.context import Cancel
+from placet.turns.stopping import LOOK_S, heeding
 
 POLL_S = 2.0
 """How often a scheduler looks for loops that were resumed, or that another one let go of."""
-WATCH_S = 0.5
-"""How often a running round looks whether it is to stop."""
 GRACE_S = 10.0
 """How long a round that is to stop gets to do so by itself."""
 
@@ -116,7 +115,7 @@ class Scheduler:
         heard: Callable[[Notice], None] = lambda notice: None,
         new_id: Callable[[], str] = new_round_id,
         poll_s: float = POLL_S,
-        watch_s: float = WATCH_S,
+        watch_s: float = LOOK_S,
         grace_s: float = GRACE_S,
         lease_s: float = LEASE_S,
     ) -> None:
@@ -241,7 +240,8 @@ class Scheduler:
                     return None, None
             # Holds go by the clock that all processes share.
             made, claim = claimed(slot, loop.cadence, me, new_round, now, lease_s=self._lease_s)
-            return msgspec.structs.replace(made, held_until=stored_now + self._lease_s), claim
+            lease = made.lease.renewed(stored_now, self._lease_s)
+            return msgspec.structs.replace(made, lease=lease), claim
 
         return self._timetable.change(loop.key, work)
 
@@ -256,10 +256,10 @@ class Scheduler:
                 f"placet loop resume {loop.name}"
             )
         if is_held(slot, now):
-            assert slot.holder is not None
+            assert slot.lease.holder is not None
             raise RunHeld(
-                f"A round of the loop '{loop.name}' is being run by {slot.holder.words}. Wait until it has "
-                f"ended, or end it with: placet loop stop {loop.name}"
+                f"A round of the loop '{loop.name}' is being run by {slot.lease.holder.words}. Wait until it "
+                f"has ended, or end it with: placet loop stop {loop.name}"
             )
 
     # Rounds
@@ -289,17 +289,20 @@ class Scheduler:
                 due=claim.due,
             )
         )
-        watched = _Watched()
         running = asyncio.ensure_future(self._run(loop, claim, cancel))
-        watch = asyncio.create_task(self._watch(claim, cancel, running, watched))
+        held = _Held(self._timetable, claim, self._lease_s)
+        renewals = Renewals(self._lease_s)
+        renewals.add(held)
         report: Report | None
         try:
-            report = await running
+            async with heeding(held.stop_requested, cancel, every_s=self._watch_s):
+                with self._giving_up(cancel, running):
+                    report = await running
         except asyncio.CancelledError:
             if not running.cancelled():
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
-            if not watched.by:
+            if cancel.cause not in _BY_STORE:
                 self._let_go(loop, claim)
                 raise
             report = None
@@ -307,13 +310,11 @@ class Scheduler:
             # A round never raises; whoever sets one up might.
             report = Report("failed", f"{type(error).__name__}: {error}")
         finally:
-            watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await watch
-        if watched.by == "lost":
+            await asyncio.to_thread(renewals.close)
+        if cancel.cause is StopCause.LEASE_LOST:
             self._heard(Notice(what="lost", loop=loop.name, round=claim.round, why="another process has it"))
             return None
-        if watched.by == "stop" and (report is None or report.how == "failed"):
+        if cancel.cause is StopCause.KILL_SWITCH and (report is None or report.how == "failed"):
             report = Report("stopped", f"stopped: {cancel.reason}")
         if report is None:
             self._let_go(loop, claim)
@@ -321,44 +322,28 @@ class Scheduler:
         self._end(loop, claim, report)
         return report
 
-    async def _watch(
-        self, claim: Claim, cancel: Cancel, running: asyncio.Future[Report | None], watched: _Watched
-    ) -> None:
-        """Look for a stop while a round runs, and keep the hold."""
-        renew_at = time.monotonic() + self._lease_s / 3
-        while not watched.by:
-            await asyncio.sleep(self._watch_s)
-            # What cannot be read now may be read the next time; the hold outlasts a while of that.
-            with suppress(PlacetError):
-                slot, everything = self._timetable.get(claim.key), self._timetable.switch()
-                mark = everything or (slot.stop if slot is not None else None)
-                if mark is not None:
-                    watched.by = "stop"
-                    # It ends for good: nobody goes on with it.
-                    cancel.cancel(
-                        mark.words or "somebody asked for it", hard=True, cause=StopCause.KILL_SWITCH
-                    )
-                elif slot is None or slot.hold != claim.hold:
-                    watched.by = "lost"
-                    cancel.cancel(
-                        "another process has taken the round over", hard=True, cause=StopCause.LEASE_LOST
-                    )
-                elif time.monotonic() >= renew_at:
-                    renew_at = time.monotonic() + self._lease_s / 3
-                    self._timetable.change(
-                        claim.key,
-                        lambda slot, now: (
-                            renewed(slot, claim.hold, now, lease_s=self._lease_s) if slot else None,
-                            None,
-                        ),
-                    )
-        await asyncio.sleep(self._grace_s)
-        running.cancel()
+    @contextmanager
+    def _giving_up(self, cancel: Cancel, running: asyncio.Future[Report | None]) -> Iterator[None]:
+        """While this lasts, a round that is to stop and does not is cancelled after a while."""
+        clock = asyncio.get_running_loop()
+        alarms: list[asyncio.TimerHandle] = []
+
+        def arm() -> None:
+            if cancel.cause in _BY_STORE:
+                alarms.append(clock.call_later(self._grace_s, running.cancel))
+
+        unlink = cancel.on_request(lambda: clock.call_soon_threadsafe(arm))
+        try:
+            yield
+        finally:
+            unlink()
+            for alarm in alarms:
+                alarm.cancel()
 
     def _end(self, loop: Scheduled, claim: Claim, report: Report) -> None:
         def work(slot: Slot | None, stored_now: float) -> tuple[Slot | None, tuple[Slot | None, bool]]:
             assert slot is not None
-            made = ended(slot, claim.hold, report.how, self._clock(), report.why)
+            made = ended(slot, claim.fence, report.how, self._clock(), report.why)
             return made, (made, made is not None and made.pause is not None and slot.pause is None)
 
         slot, is_paused = self._timetable.change(claim.key, work)
@@ -379,7 +364,7 @@ class Scheduler:
 
     def _let_go(self, loop: Scheduled, claim: Claim) -> None:
         self._timetable.change(
-            claim.key, lambda slot, now: (let_go(slot, claim.hold) if slot is not None else None, None)
+            claim.key, lambda slot, now: (let_go(slot, claim.fence) if slot is not None else None, None)
         )
         self._heard(Notice(what="left", loop=loop.name, round=claim.round))
 
@@ -403,11 +388,37 @@ class Scheduler:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class _Watched:
-    """Why the watch over a round has ended it; empty while it has not."""
+_BY_STORE = (StopCause.KILL_SWITCH, StopCause.LEASE_LOST)
+"""What is found out by looking at the timetable."""
 
-    def __init__(self) -> None:
-        self.by: Literal["", "stop", "lost"] = ""
+
+class _Held:
+    """A loop whose round this process runs."""
+
+    def __init__(self, timetable: Timetable, claim: Claim, lease_s: float) -> None:
+        self._timetable = timetable
+        self._claim = claim
+        self._lease_s = lease_s
+
+    def renew(self) -> None:
+        """Hold it for a while longer."""
+        self._timetable.change(
+            self._claim.key,
+            lambda slot, now: (
+                renewed(slot, self._claim.fence, now, lease_s=self._lease_s) if slot else None,
+                None,
+            ),
+        )
+
+    def stop_requested(self) -> StopRequest | None:
+        """Why the round is to stop, if it is: the loop or all loops were stopped, or it was taken over."""
+        slot, everything = self._timetable.get(self._claim.key), self._timetable.switch()
+        mark = everything or (slot.stop if slot is not None else None)
+        if mark is not None:
+            return StopRequest(reason=mark.words or "somebody asked for it", cause=StopCause.KILL_SWITCH)
+        if slot is None or slot.lease.fence != self._claim.fence:
+            return StopRequest(reason="another process has taken the round over", cause=StopCause.LEASE_LOST)
+        return None
 
 
 def _by(mark: Mark) -> str:

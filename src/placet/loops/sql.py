@@ -29,7 +29,9 @@ MIGRATIONS = Migrations(
             "CREATE INDEX loop_rounds_open ON loop_rounds (started, id) WHERE is_open = 1 OR is_waiting = 1",
             "CREATE TABLE loop_standing (loop TEXT NOT NULL PRIMARY KEY, data TEXT NOT NULL)",
             "CREATE TABLE loop_stops (id TEXT NOT NULL PRIMARY KEY, reason TEXT NOT NULL)",
-        ]
+        ],
+        # Requests to stop are in the lease of the round's run.
+        ["DROP TABLE loop_stops"],
     ],
 )
 
@@ -143,22 +145,6 @@ class SqlRounds:
                 (searchable(standing.loop), _encode(standing).decode()),
             )
         ).result()
-
-    def ask_to_stop(self, round: str, reason: str) -> None:
-        """Let whoever is at work on a round stop."""
-        self._database.write(
-            lambda t: t.execute(
-                "INSERT INTO loop_stops (id, reason) VALUES (?, ?) ON CONFLICT (id) DO NOTHING",
-                (searchable(round), searchable(reason)),
-            )
-        ).result()
-
-    def asked_to_stop(self, round: str) -> str | None:
-        """Why it is to stop; None if it is not."""
-        rows = self._database.read(
-            lambda t: t.execute("SELECT reason FROM loop_stops WHERE id = ?", (searchable(round),))
-        )
-        return str(rows[0][0]) if rows else None
 
     def _select(self, where: str, loop: str | None, order: str) -> list[Round]:
         parts = [where] if where else []

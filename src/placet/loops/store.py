@@ -109,23 +109,6 @@ class Rounds(Protocol):
         """
         ...
 
-    def ask_to_stop(self, round: str, reason: str) -> None:
-        """Ask the process that works on a round to stop.
-
-        Args:
-            round: Id of the round.
-            reason: Why.
-        """
-        ...
-
-    def asked_to_stop(self, round: str) -> str | None:
-        """Return why a round is to stop, or `None`.
-
-        Args:
-            round: Id of the round.
-        """
-        ...
-
 
 def only_one(found: Sequence[Round], prefix: str) -> Round:
     """The one that is meant.
@@ -147,7 +130,6 @@ class MemoryRounds:
     def __init__(self) -> None:
         self._rounds: dict[str, Round] = {}
         self._standing: dict[str, Standing] = {}
-        self._stops: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def begin(self, round: Round) -> Round:
@@ -210,13 +192,3 @@ class MemoryRounds:
         """Lower it, or lift it again."""
         with self._lock:
             self._standing[standing.loop] = msgspec.structs.replace(standing)
-
-    def ask_to_stop(self, round: str, reason: str) -> None:
-        """Let whoever is at work on a round stop."""
-        with self._lock:
-            self._stops.setdefault(round, reason)
-
-    def asked_to_stop(self, round: str) -> str | None:
-        """Why it is to stop; None if it is not."""
-        with self._lock:
-            return self._stops.get(round)

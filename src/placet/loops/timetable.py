@@ -24,9 +24,9 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from placet.durable.lease import LEASE_S, Holder, is_dead
 from placet.errors import UsageError
 from placet.loops.schedule import Cadence
+from placet.storage.lease import LEASE_S, Holder, Lease
 from placet.truncation import truncate
 
 T = TypeVar("T")
@@ -69,10 +69,8 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     """When it is due next."""
     not_before: float = 0.0
     """After a failure it waits, also past a due time."""
-    hold: int = 0
-    """Goes up with each round that is begun or taken up."""
-    holder: Holder | None = None
-    held_until: float = 0.0
+    lease: Lease = Lease()
+    """Claimed for each round that is begun or resumed."""
     round: str = ""
     """The round that is being worked on, or was when its process died."""
     round_due: float | None = None
@@ -95,7 +93,8 @@ class Claim(NamedTuple):
     """A round that is ours to run."""
 
     key: str
-    hold: int
+    fence: int
+    """Fencing number of its lease."""
     round: str
     due: float | None
     again: bool = False
@@ -158,7 +157,7 @@ def jitter_of(key: str, due: float, jitter_s: float) -> float:
 
 def is_held(slot: Slot, now: float) -> bool:
     """Whether somebody is at work on it."""
-    return slot.holder is not None and now < slot.held_until and not is_dead(slot.holder)
+    return slot.lease.is_held(now)
 
 
 def starts_at(slot: Slot, now: float, jitter_s: float = 0.0) -> float | None:
@@ -178,26 +177,26 @@ def claimed(
 ) -> tuple[Slot, Claim]:
     """The slot as it is once a round of it is ours. Whether one may begin is for `starts_at` to say, or for
     a person."""
-    held = replace(slot, hold=slot.hold + 1, holder=me, held_until=now + lease_s)
+    held = replace(slot, lease=slot.lease.claimed(me, now, lease_s))
     if slot.round:
-        return held, Claim(slot.key, held.hold, slot.round, slot.round_due, again=True)
+        return held, Claim(slot.key, held.lease.fence, slot.round, slot.round_due, again=True)
     due, missed, upcoming = None, False, slot.due
     if cadence is not None and slot.due is not None and slot.due <= now:
         due = cadence.last_until(now, slot.anchor) or slot.due
         missed = due > slot.due
         upcoming = cadence.next_after(now, slot.anchor)
     held = replace(held, round=new_round, round_due=due, begun_at=now, due=upcoming)
-    return held, Claim(slot.key, held.hold, new_round, due, missed=missed)
+    return held, Claim(slot.key, held.lease.fence, new_round, due, missed=missed)
 
 
-def renewed(slot: Slot, hold: int, now: float, *, lease_s: float = LEASE_S) -> Slot | None:
+def renewed(slot: Slot, fence: int, now: float, *, lease_s: float = LEASE_S) -> Slot | None:
     """Held for a while longer; None if it is somebody else's by now."""
-    return replace(slot, held_until=now + lease_s) if slot.hold == hold else None
+    return replace(slot, lease=slot.lease.renewed(now, lease_s)) if slot.lease.fence == fence else None
 
 
-def ended(slot: Slot, hold: int, how: Ended, now: float, why: str = "") -> Slot | None:
+def ended(slot: Slot, fence: int, how: Ended, now: float, why: str = "") -> Slot | None:
     """The slot once its round has ended. Three failures in a row pause it."""
-    if slot.hold != hold:
+    if slot.lease.fence != fence:
         return None
     failures = slot.failures + 1 if how == "failed" else slot.failures if how == "stopped" else 0
     wait_s = min(BACKOFF_S * 2 ** max(failures - 1, 0), LONGEST_BACKOFF_S)
@@ -207,8 +206,7 @@ def ended(slot: Slot, hold: int, how: Ended, now: float, why: str = "") -> Slot 
         pause = Mark(at=now, reason=f"{failures} rounds in a row failed{last}")
     return replace(
         slot,
-        holder=None,
-        held_until=0.0,
+        lease=slot.lease.released(),
         round="",
         round_due=None,
         begun_at=None,
@@ -222,9 +220,9 @@ def ended(slot: Slot, hold: int, how: Ended, now: float, why: str = "") -> Slot 
     )
 
 
-def let_go(slot: Slot, hold: int) -> Slot | None:
+def let_go(slot: Slot, fence: int) -> Slot | None:
     """The slot once its round is left where it is, for somebody else to go on with."""
-    return replace(slot, holder=None, held_until=0.0) if slot.hold == hold else None
+    return replace(slot, lease=slot.lease.released()) if slot.lease.fence == fence else None
 
 
 def gone_on(slot: Slot, now: float) -> Slot:

@@ -21,10 +21,12 @@ import msgspec
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
 from placet.ir.result import ActionResult, ProposalResult
+from placet.ir.stop_cause import StopCause
 from placet.ir.tool_spec import Mark
 from placet.policy.budget import CostBudget
 from placet.policy.permission import Posture
 from placet.runtime.scope import Scope
+from placet.storage.lease import StopRequest
 
 Choice = Literal["done", "retry", "fail"]
 """Outcome of an action that was in flight when its run was interrupted.
@@ -274,6 +276,15 @@ class RunJournal(Protocol):
         """
         ...
 
+    def stop_requested(self) -> StopRequest | None:
+        """Return the request to stop the run, or `None`. That another process has taken it over is one,
+        with the cause `LEASE_LOST`. Waits for the disk.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        ...
+
     def release(self) -> None:
         """Release a run that has not ended, so that it can be resumed immediately. Never raises."""
         ...
@@ -318,6 +329,23 @@ class Journal(Protocol):
             StorageError: it cannot be read.
         """
         ...
+
+    def request_stop(self, run_id: str, request: StopRequest) -> None:
+        """Ask the process that works on a run to stop, or the next one that claims it. Only the first request
+        counts. Waits for the disk.
+
+        Args:
+            run_id: Id of the run.
+            request: Why.
+
+        Raises:
+            UnknownRun: there is no run with this id.
+            StorageError: it cannot be recorded.
+        """
+        ...
+
+
+LEASE_LOST = StopRequest(reason="another process has taken the run over", cause=StopCause.LEASE_LOST)
 
 
 class Replay:

@@ -42,6 +42,7 @@ from placet.runtime.run_info import RunInfo
 from placet.runtime.scope import Scope
 from placet.runtime.services import Services
 from placet.runtime.shown import shown_result
+from placet.storage.lease import StopRequest
 
 
 class Request(NamedTuple):
@@ -141,6 +142,10 @@ class Keeping:
         """
         if self._journal is not None:
             await self._journal.settle()
+
+    def stop_requested(self) -> StopRequest | None:
+        """Why the run is to stop, if it is. Waits for the disk."""
+        return self._journal.stop_requested() if self._journal is not None else None
 
     def tell(self, note: Note) -> None:
         """Note something, to be handed over when the event loop is free."""

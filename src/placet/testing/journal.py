@@ -18,6 +18,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
+import msgspec
+
 from placet.errors import RunExists, RunHeld, UnknownRun
 from placet.ir.action import Action
 from placet.ir.json_value import JsonValue
@@ -30,6 +32,7 @@ from placet.ir.result import (
     ProposalResult,
     Waiting,
 )
+from placet.ir.stop_cause import StopCause
 from placet.policy.budget import CostBudget
 from placet.runtime.journal import (
     Aborted,
@@ -48,6 +51,7 @@ from placet.runtime.journal import (
     Tried,
 )
 from placet.runtime.scope import Scope
+from placet.storage.lease import StopRequest
 from placet.testing.event_store import AWKWARD
 
 
@@ -239,6 +243,39 @@ async def that_a_run_is_lost_is_told_also_to_whoever_has_nothing_to_note(place: 
     await _refuses(first.settle(), RunHeld, "'r'", "going on by somebody who lost the run")
 
 
+async def a_request_to_stop_reaches_whoever_works_on_the_run(place: JournalPlace) -> None:
+    """From another process, whoever claims the run next included; the first one stands, other runs hear
+    nothing."""
+    held = await place.open().begin(_RECORD)
+    other = await place.open().begin(msgspec.structs.replace(_RECORD, run_id="r2"))
+    _same(held.stop_requested(), None, "the request to stop before there was one")
+    first = StopRequest(reason="é 😀 '; --", cause=StopCause.KILL_SWITCH)
+    elsewhere = place.open()
+    elsewhere.request_stop("r", first)
+    elsewhere.request_stop("r", StopRequest(reason="really"))
+    _same(held.stop_requested(), first, "the request to stop")
+    _same(other.stop_requested(), None, "the request to stop of another run")
+    held.release()
+    taken = await _take(place)
+    _same(taken.journal.stop_requested(), first, "the request to stop after another claim")
+    try:
+        elsewhere.request_stop("nobody", first)
+    except UnknownRun:
+        pass
+    else:
+        raise AssertionError("a request to stop a run that is not there was accepted")
+
+
+async def that_a_run_is_lost_stops_whoever_had_it(place: JournalPlace) -> None:
+    """Without a note, and so also while nothing is recorded."""
+    lost = await place.open().begin(_RECORD)
+    await place.lose_holders()
+    taken = await _take(place)
+    found = lost.stop_requested()
+    _same(found.cause if found is not None else None, StopCause.LEASE_LOST, "why the first holder stops")
+    _same(taken.journal.stop_requested(), None, "the request to stop of the new holder")
+
+
 async def a_run_that_has_ended_says_how(place: JournalPlace) -> None:
     outcomes: tuple[Outcome, ...] = ("succeeded", "partial", "aborted", "refused", "budget")
     for outcome in outcomes:
@@ -313,6 +350,8 @@ journal_suite: Sequence[Check] = (
     a_run_has_one_holder,
     whoever_lost_a_run_can_note_nothing_more,
     that_a_run_is_lost_is_told_also_to_whoever_has_nothing_to_note,
+    a_request_to_stop_reaches_whoever_works_on_the_run,
+    that_a_run_is_lost_stops_whoever_had_it,
     a_run_that_has_ended_says_how,
     what_waits_or_was_canceled_can_be_taken_up_again,
     runs_do_not_mix,

@@ -8,17 +8,23 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from placet.errors import PlacetError
 from placet.ir.stop_cause import StopCause
+from placet.storage.lease import StopRequest
 from placet.tools.context import Cancel
 from placet.turns.limits import used_up_words
 
 if TYPE_CHECKING:
     from placet.runtime.open_run import OpenRun
+
+
+LOOK_S = 0.5
+"""How often it is looked whether another process wants something to stop."""
 
 
 @contextmanager
@@ -75,6 +81,33 @@ def when_late(run: OpenRun, ring: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         alarm.cancel()
+
+
+@asynccontextmanager
+async def heeding(
+    look: Callable[[], StopRequest | None], cancel: Cancel, *, every_s: float = LOOK_S
+) -> AsyncIterator[None]:
+    """As long as this lasts, a request to stop that `look` finds is passed on to `cancel`; and whoever uses
+    it otherwise stops what is in flight, too: what runs here works in private folders."""
+    looking = asyncio.get_running_loop().create_task(_look(look, cancel, every_s))
+    unlink = cancel.on_request(lambda: cancel.cancel(cancel.reason, hard=True))
+    try:
+        yield
+    finally:
+        unlink()
+        looking.cancel()
+        with suppress(asyncio.CancelledError):
+            await looking
+
+
+async def _look(look: Callable[[], StopRequest | None], cancel: Cancel, every_s: float) -> None:
+    while not cancel.requested:
+        await asyncio.sleep(every_s)
+        # What cannot be read now may be the next time.
+        with suppress(PlacetError):
+            found = await asyncio.to_thread(look)
+            if found is not None:
+                cancel.cancel(found.reason, hard=True, cause=found.cause)
 
 
 def _pass_on(outer: Cancel, inner: Cancel, hard: bool) -> None:

@@ -17,6 +17,7 @@ from placet.runtime.journal import Decision
 from placet.server.answers import Draining
 from placet.server.api.decisions import Reason
 from placet.server.endpoint import Call, Endpoint
+from placet.storage.lease import StopRequest
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200_000)]
 
@@ -111,7 +112,7 @@ def stop(call: Call) -> Stopped:
         decide_session(session, "cancel", reason=reason, db=site.db)
         accepted = True
     elif has_rounds(records.database) and records.rounds.get(run.run_id) is not None:
-        records.rounds.ask_to_stop(run.run_id, reason)
+        records.journal.request_stop(run.run_id, StopRequest(reason=reason))
         accepted = True
     return Stopped(run.run_id, accepted)
 
