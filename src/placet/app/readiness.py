@@ -208,7 +208,12 @@ def _parts() -> tuple[Migrations, ...]:
     from placet.events import sql as events
     from placet.loops import sql as loops
     from placet.loops import timetable_sql
+    from placet.memory import tables as memory
+    from placet.memory.skills import sql as skills
     from placet.runtime import sql as runtime
 
-    modules = (agents, approvals, repairs_sql, store_sql, durable, loops, timetable_sql, runtime)
+    modules = (
+        *(agents, approvals, repairs_sql, store_sql, durable, loops, timetable_sql, runtime),
+        *(memory, skills),
+    )
     return (events.migrations(), *(module.MIGRATIONS for module in modules))

@@ -98,3 +98,14 @@ def test_triggers_fit_by_persona_url_or_keyword() -> None:
     assert both.fit(None, "roll it all back")
     assert not both.fit("dev", "see https://example.org about rolls")
     assert Triggers().fit(None, "whatever")
+
+
+def test_seven_runs_in_an_arm_are_too_few_however_clear() -> None:
+    def trial(with_it: int, without: int) -> Trial:
+        return Trial(offered=Counts(successes=with_it), withheld=Counts(failures=without))
+
+    assert [judged(trial(*each)) for each in ((7, 20), (20, 7), (8, 8))] == [
+        "provisional",
+        "provisional",
+        "kept",
+    ]
