@@ -509,6 +509,15 @@ PAGES = (
         ),
     ),
     Page(
+        "server.md",
+        "API: server",
+        "The API of `placet serve`, to be mounted in another application.",
+        (
+            "placet.server.app",
+            "placet.server.embedding.ASGIApp",
+        ),
+    ),
+    Page(
         "testing.md",
         "API: testing",
         "Short plans, recording tools, a fake clock, a network guard, and suites for stores.",

@@ -168,6 +168,7 @@ PUBLIC = {
     "placet.events": EVENTS,
     "placet.tools": TOOLS,
     "placet.inference": INFERENCE,
+    "placet.server": ["app"],
     "placet.testing": TESTING,
 }
 

@@ -62,6 +62,10 @@ class Engine(Protocol):
         """Ask a run to stop. False if it is not one that this engine works on."""
         ...
 
+    def decided(self, run_id: str) -> None:
+        """Somebody has decided about a run: go on with it, unless another process does. From any thread."""
+        ...
+
     def drain(self) -> None:
         """Begin nothing more, and stop what runs. Waits for it."""
         ...

@@ -22,10 +22,12 @@ from placet.server.answers import failure
 from placet.server.tokens import Token, Tokens
 
 Scope = MutableMapping[str, Any]
+"""What an ASGI application is told of a request."""
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+"""An ASGI application."""
 
 MOST_BYTES = 1_048_576
 """Of a body."""
@@ -79,7 +81,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        method, path = scope["method"], scope["path"]
+        # Where another application has mounted this one, what comes before belongs to that.
+        method, path = scope["method"], scope["path"].removeprefix(scope.get("root_path", ""))
         client = self._client(scope, headers)
         refused = self._refusal(scope, headers, method)
         if refused is None:

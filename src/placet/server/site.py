@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from placet.app.engine import EmbeddedEngine, Engine
 from placet.app.run_export import fold_run, shown_event
 from placet.errors import PlacetError, UnknownApproval, UnknownRun
 from placet.events.event import Event
@@ -21,7 +22,6 @@ from placet.server.tokens import Token, Tokens
 
 if TYPE_CHECKING:
     from placet.app.app import Records
-    from placet.app.engine import EmbeddedEngine
     from placet.approvals.approval import Approval
     from placet.durable.sql import RunSummary
     from placet.redaction import Redactor
@@ -58,7 +58,7 @@ class Site:
         """Wrong tokens and links, by address."""
         self.pusher: Pusher | None = None
         """Who tells a person elsewhere what waits; None if nobody does."""
-        self.engine: EmbeddedEngine | None = None
+        self.engine: Engine | None = None
         """Who does the work; None where nothing is begun here."""
         self._speeches: dict[tuple[str, bool], Speech] = {}
         """What models are saying, and thinking, by their runs."""
@@ -78,7 +78,7 @@ class Site:
             self.stream.listen(self.pusher.heard)
             self.pusher.look()
         engine = self.engine
-        if engine is None:
+        if not isinstance(engine, EmbeddedEngine):
             return
         loop = asyncio.get_running_loop()
 

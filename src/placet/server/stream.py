@@ -130,26 +130,37 @@ class Stream:
         """From which position on the ring holds everything."""
         self._news = asyncio.Event()
         self._watching = 0
-        self._wanted = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
         self._closed = False
 
     # Reading the log
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Read the log as long as it is entered."""
-        task = asyncio.create_task(self._read(), name="placet-stream")
+        """Let everybody who watches go in the end."""
         try:
             yield
         finally:
             self.close()
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            if self._reading is not None:
+                self._reading.cancel()
+                with suppress(asyncio.CancelledError):
+                    await self._reading
+
+    def _come(self) -> None:
+        """Somebody watches or listens: the log is read. On the event loop."""
+        self._watching += 1
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read(), name="placet-stream")
+
+    def _leave(self) -> None:
+        self._watching -= 1
+        if not self._watching and self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
 
     async def _read(self) -> None:
         while True:
-            await self._wanted.wait()
             try:
                 found = await asyncio.to_thread(self._new_events, await self._begin())
             except StorageError:
@@ -214,8 +225,7 @@ class Stream:
     def listen(self, hear: Callable[[Sequence[Event]], None]) -> None:
         """Call a function with every batch of events from now on, whether anybody watches or not."""
         self._listeners.append(hear)
-        self._watching += 1
-        self._wanted.set()
+        self._come()
 
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()
@@ -260,8 +270,7 @@ class Stream:
 
     async def follow(self, watcher: Watcher, after: int | None) -> AsyncIterator[bytes]:
         """Yield server-sent events from after a position in the log on; from now on, where none is named."""
-        self._watching += 1
-        self._wanted.set()
+        self._come()
         watched: list[str] = []
         try:
             newest = await self._begin()
@@ -298,9 +307,7 @@ class Stream:
         finally:
             for run_id in watched:
                 self.unwatch(run_id)
-            self._watching -= 1
-            if not self._watching:
-                self._wanted.clear()
+            self._leave()
 
     async def _catch_up(self, watcher: Watcher, cursor: int) -> AsyncIterator[tuple[bytes, int]]:
         """What is in the log and no longer in the ring."""
