@@ -302,6 +302,7 @@ def test_every_tool_that_comes_with_placet_is_known(tmp_path: Any) -> None:
     from placet.sandbox.workspace import Workspace
     from placet.tools.builtin import ALL_NAMES, BASIC
     from placet.tools.builtin.code import code_tools
+    from placet.tools.builtin.git import NAME as COMMIT
 
     workspace = Workspace(tmp_path)
     executors = {
@@ -318,7 +319,7 @@ def test_every_tool_that_comes_with_placet_is_known(tmp_path: Any) -> None:
         *BASIC,
         *(made.name for made in code_tools(workspace)),
         *NOT_OFFERED,
-        *("infer", "classify"),
+        *("infer", "classify", COMMIT),
         *(ASK, HOOK, VERDICT, REPORT),
         *(f"loop_{name}" for name in executors),
     } == ALL_NAMES

@@ -30,18 +30,18 @@ BASIC = (
     "find_files",
     "grep",
     "shell",
-    "git_commit",
     "http_get",
     "calculate",
     "now",
     "sleep",
 )
-"""Their names, in the order in which `basic_tools` makes them. git_commit is made in a repository alone."""
+"""Names of those that `basic_tools` makes in any folder, in its order. Loops may offer these; git_commit,
+which is for repositories, they may not: they publish a commit of their own."""
 
 ALL_NAMES = frozenset(
     {
         *BASIC,
-        *("replace_function", "replace_lines", "apply_patch", "ask_user"),
+        *("git_commit", "replace_function", "replace_lines", "apply_patch", "ask_user"),
         *("infer", "classify", "embed", "transcribe", "synthesize"),
         *("give_verdict", "report_status", "loop_hook"),
         *("loop_apply_patch", "loop_callback", "loop_command", "loop_commit", "loop_record", "loop_webhook"),
