@@ -124,6 +124,7 @@ def test_the_ending_is_one_json_object_and_nothing_else(placet: Placet, script: 
         "cost_usd": None,
         "run_id": "r1",
         "error": None,
+        "stop_cause": None,
         "waiting": [],
         "is_cut_off": False,
         "labels": {},

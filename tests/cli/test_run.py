@@ -55,7 +55,7 @@ def test_json_is_the_whole_result_and_the_final_state_and_nothing_else(
     assert done.code == 0
     document = done.json
     # `loop` is of runs that a loop of turns led.
-    assert set(document) == {*ProposalResult.__struct_fields__, "state", "warnings"} - {"loop"}
+    assert set(document) == {*ProposalResult.__struct_fields__, "state", "warnings"} - {"loop", "stop_cause"}
     assert document["state"] == {"big": 123456789012345678901234567890, "k": 2}
     result = msgspec.convert(document, ProposalResult)
     assert result.outcome == "succeeded"
