@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,7 @@ from placet.cli.output import Output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from placet.server.mcp_http import McpEndpoint
     from placet.server.tokens import Right, Tokens
 
 _PORT = 8765
@@ -54,6 +56,12 @@ def serve() -> None:
     multiple=True,
     help="Address of a proxy that speaks TLS to browsers; its X-Forwarded-For is believed. May be repeated.",
 )
+@click.option(
+    "--mcp",
+    "serves_mcp",
+    is_flag=True,
+    help="Offer the tools of the first --folder to MCP clients, at /mcp with a token.",
+)
 @click.option("--open/--no-open", "opens", default=None, help="Open the page in a browser.")
 @db_option
 @click.pass_obj
@@ -67,6 +75,7 @@ def start(
     cert: str | None,
     key: str | None,
     proxies: Sequence[str],
+    serves_mcp: bool,
     opens: bool | None,
     db: str | None,
 ) -> int:
@@ -103,12 +112,16 @@ def start(
         # Links lead there, so that is another name of ours.
         hosts.append(notify.url.partition("://")[2].partition("/")[0])
         origins.append(notify.url)
-    with open_records(db, create=True, writes=True, redactor=redactor) as records:
+    named = _folders(folders)
+    if serves_mcp and not named:
+        raise click.UsageError("--mcp offers the tools of a folder. Name it with --folder.")
+    with ExitStack() as stack:
+        records = stack.enter_context(open_records(db, create=True, writes=True, redactor=redactor))
         site = make_site(
             records,
             tokens,
             redactor,
-            folders=_folders(folders),
+            folders=named,
             db=db,
             notify=notify,
             url=origins[0],
@@ -120,6 +133,7 @@ def start(
             cookie=f"placet_{port}",
             is_secure=is_secure,
             trusted_proxies=proxies,
+            mcp=_mcp(stack, named[0], db) if serves_mcp else None,
         )
         server = make_server(app, cert=cert, key=key, on_exit=site.drain)
         link = f"{origins[0]}/login?code={tokens.code()}"
@@ -137,6 +151,22 @@ def start(
             webbrowser.open(link)
         server.run([opened])
     return 0
+
+
+def _mcp(stack: ExitStack, folder: str, db: str | None) -> McpEndpoint:
+    """The tools of a folder, for MCP clients."""
+    from pathlib import Path
+
+    from placet.app.app import open_app
+    from placet.errors import UsageError
+    from placet.extras import install_command, is_installed
+
+    if not is_installed("mcp"):
+        raise UsageError(f"MCP needs the extra `mcp`. Install it with: {install_command('mcp')}")
+    app = stack.enter_context(open_app(start=Path(folder), db=db))
+    from placet.server.mcp_http import McpEndpoint
+
+    return McpEndpoint(app, db=db)
 
 
 def _look_for_the_library() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from placet.app.app import Records
     from placet.app.notify import NotifySettings
     from placet.redaction import Redactor
+    from placet.server.mcp_http import McpEndpoint
 
+MCP_PATH = "/mcp"
 PAGE = Path(__file__).parent / "page"
 ENDPOINTS: tuple[Endpoint, ...] = (
     *meta.ENDPOINTS,
@@ -80,6 +82,7 @@ def make_app(
     cookie: str,
     is_secure: bool = False,
     trusted_proxies: Collection[str] = (),
+    mcp: McpEndpoint | None = None,
 ) -> Asgi:
     """The application that serves a site.
 
@@ -90,11 +93,12 @@ def make_app(
         cookie: Name of the cookie.
         is_secure: Whether browsers reach it by https.
         trusted_proxies: Addresses whose `X-Forwarded-For` is believed.
+        mcp: What MCP clients are offered.
     """
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with site.stream.running():
+        async with site.stream.running(), mcp.running() if mcp is not None else nullcontext():
             site.begin()
             yield
             await site.end()
@@ -122,6 +126,8 @@ def make_app(
         Route("/d/{code}", decide_page, methods=["GET"]),
         Route("/page/{path:path}", page_file, methods=["GET"]),
     ]
+    if mcp is not None:
+        routes.append(Route(MCP_PATH, mcp))
     inner = Starlette(
         routes=routes, lifespan=lifespan, exception_handlers={404: not_found, 405: wrong_method}
     )
@@ -133,6 +139,7 @@ def make_app(
         cookie=cookie,
         is_public=_is_public,
         failures=site.failures,
+        programs=[MCP_PATH],
         trusted_proxies=trusted_proxies,
     )
 
@@ -141,7 +148,7 @@ def _is_public(method: str, path: str) -> bool:
     """The page's own files hold nothing; what they show comes from the API."""
     if path.startswith(f"{BASE}/"):
         return any(each == method and known.fullmatch(path) is not None for each, known in _OPEN)
-    return method in ("GET", "HEAD")
+    return method in ("GET", "HEAD") and path != MCP_PATH
 
 
 async def decide_page(request: Request) -> Response:

@@ -63,9 +63,11 @@ class Guard:
         is_public: Callable[[str, str], bool],
         trusted_proxies: Collection[str] = (),
         failures: Failures,
+        programs: Collection[str] = (),
     ) -> None:
         """`hosts` are the values of Host that are answered, `origins` those of Origin that may write.
-        `is_public` says of a method and a path whether they need no token."""
+        `is_public` says of a method and a path whether they need no token. `programs` are paths at which only
+        a token counts that is sent as such: no browser sends one by itself, so the rest is not asked for."""
         self._app = app
         self._tokens = tokens
         self._hosts = {host.lower() for host in hosts}
@@ -73,6 +75,7 @@ class Guard:
         self._cookie = cookie
         self._is_public = is_public
         self._proxies = set(trusted_proxies)
+        self._programs = set(programs)
         self._failures = failures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,7 +87,9 @@ class Guard:
         # Where another application has mounted this one, what comes before belongs to that.
         method, path = scope["method"], scope["path"].removeprefix(scope.get("root_path", ""))
         client = self._client(scope, headers)
-        refused = self._refusal(scope, headers, method)
+        if path in self._programs:
+            headers.pop(b"cookie", None)
+        refused = self._refusal(scope, headers, method, is_program=path in self._programs)
         if refused is None:
             token, refused = self._token(headers, method, path, client)
             scope["state"] = {**scope.get("state", {}), "token": token, "client": client}
@@ -103,7 +108,9 @@ class Guard:
             return named.rpartition(",")[2].strip() or client
         return str(client)
 
-    def _refusal(self, scope: Scope, headers: dict[bytes, bytes], method: str) -> Asgi | None:
+    def _refusal(
+        self, scope: Scope, headers: dict[bytes, bytes], method: str, *, is_program: bool
+    ) -> Asgi | None:
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if host not in self._hosts or sum(name == b"host" for name, _ in scope["headers"]) != 1:
             return failure(
@@ -121,10 +128,10 @@ class Guard:
             return failure(403, "origin", "A page of another site may not write here.")
         if method not in ("POST", "PUT", "PATCH", "DELETE"):
             return failure(405, "method", f"{method} is not used here.")
-        if HEADER not in headers:
+        if HEADER not in headers and not is_program:
             return failure(403, "header", "A write needs the header `X-Placet: 1`.")
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-        if kind != b"application/json":
+        if kind != b"application/json" and not (is_program and method == "DELETE"):
             return failure(415, "content_type", "A write needs `Content-Type: application/json`.")
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > MOST_BYTES:
