@@ -435,7 +435,7 @@ class OpenRun(Plans):
                     attempts=1,
                     steps=self._steps,
                     task=self.brief(self._task, _LOGGED_TASK),
-                    labels=sorted(self._labels),
+                    labels=tuple(sorted(self._labels)),
                     is_led=True,
                 )
             )

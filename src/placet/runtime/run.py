@@ -239,7 +239,7 @@ class Run(Plans):
                     duration_ms=(perf_counter() - self._info.started) * 1000,
                     attempts=self._attempt + 1,
                     steps=steps_of(x, result),
-                    labels=sorted({mark for i in range(x.size) for mark in x.marks_of(i)}),
+                    labels=tuple(sorted({mark for i in range(x.size) for mark in x.marks_of(i)})),
                 )
             )
         except KeyboardInterrupt:

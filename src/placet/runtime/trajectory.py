@@ -70,7 +70,7 @@ class Trajectory(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The actions, in order."""
     task: str = ""
     """What a model was asked that led the run; empty for a plan."""
-    labels: Sequence[Mark] = ()
+    labels: tuple[Mark, ...] = ()
     """Labels of what the run has read."""
     is_led: bool = False
     """Whether a model led the run: then `outcome` is only how it ended, and whether it did what it was for is
