@@ -83,6 +83,7 @@ ELSEWHERE: dict[str, Elsewhere] = {
     "make eval-loops": Elsewhere(EVAL),
     "make eval-code": Elsewhere(EVAL),
     "make eval-agents": Elsewhere(EVAL),
+    "make eval-skills": Elsewhere(EVAL),
     "make eval-flows": Elsewhere(by="tests/evals/test_flows.py"),
     "make eval-secrets": Elsewhere(by="tests/evals/test_secrets.py"),
     ".venv/bin/python -m pytest tests/runtime -q -k abort": Elsewhere(by="make test"),
