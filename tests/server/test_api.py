@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from placet.app.run_export import export_html
+from placet.coder.session import Question, Session
 from tests.server.web import Web, opened
 
 
@@ -202,3 +203,54 @@ async def test_exported_run_holds_its_story_and_no_secret(web: Web) -> None:
     assert "approval_requested" in page
     assert web.owner not in page
     assert "<b>" not in page
+
+
+async def test_what_belongs_to_no_tenant_is_hidden_from_tenants(web: Web) -> None:
+    token = web.tokens.add("a's", tenant="a", rights=["see", "decide", "start"])
+    session = Session(id="s", intent="secret work", repository="/r", state="needs_approval")
+    web.records.sessions.put(session)
+    web.records.sessions.ask(Question(id="q", session="s", text="?", asked_at=1.0, until=9e9))
+
+    lists = [
+        await web.api(path, token=token) for path in ("/code", "/loops", "/rounds", "/agents", "/needs-you")
+    ]
+    refused = [
+        await web.get(f"/api/v1{path}", token=token)
+        for path in ("/code/s", "/code/s/diff", "/log/costs", "/log/verify", "/tokens")
+    ]
+    refused += [
+        await web.post(path, body, token=token)
+        for path, body in (
+            ("/code/s/decision", {"decision": "deny"}),
+            ("/questions/q/answer", {"text": "yes"}),
+            ("/loops/x/state", {"state": "stopped"}),
+            ("/loops-switch", {"on": True}),
+        )
+    ]
+    mine = await web.api("/needs-you")
+
+    assert all(not each for found in lists for each in found.values())
+    assert {each.status_code for each in refused} <= {403, 404}
+    assert {item["kind"] for item in mine["items"]} == {"question", "change"}
+    assert web.records.timetable.switch() is None
+
+
+async def test_question_is_answered_once(web: Web) -> None:
+    web.records.sessions.put(Session(id="s", intent="x", repository="/r"))
+    web.records.sessions.ask(Question(id="q", session="s", text="Which?", asked_at=1.0, until=9e9))
+
+    first = await web.post("/questions/q/answer", {"text": "the left one"})
+    second = await web.post("/questions/q/answer", {"text": "the right one"})
+
+    assert (first.status_code, second.status_code) == (200, 409)
+    assert web.records.sessions.question("q").answer == "the left one"
+
+
+async def test_switch_stops_all_loops_and_says_who(web: Web) -> None:
+    await web.post("/loops-switch", {"on": True, "reason": "enough"})
+    stopped = await web.api("/loops")
+    await web.post("/loops-switch", {"on": False})
+
+    assert (stopped["switch"]["by"], stopped["switch"]["reason"]) == ("owner", "enough")
+    assert web.records.timetable.switch() is None
+    assert [each.kind for each in web.records.events.query()] == ["loops_stopped", "loops_resumed"]

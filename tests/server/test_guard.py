@@ -6,12 +6,13 @@ import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx2
 import pytest
 import pytest_asyncio
 
 from placet.errors import InputError, UsageError
-from placet.server.asgi import PAGE, find_file
-from placet.server.guard import MOST_BYTES, Failures
+from placet.server.asgi import PAGE, find_file, make_app
+from placet.server.guard import MOST_BYTES, Asgi, Failures
 from placet.server.running import addresses, check_address
 from placet.server.tokens import CODE_S, OWNER, Tokens
 from placet.testing import FakeClock
@@ -302,3 +303,23 @@ def test_hosts_and_origins_are_exact() -> None:
     assert "127.0.0.1" not in hosts
     assert origins == [f"http://{host}" for host in hosts]
     assert ORIGIN in origins
+
+
+async def test_behind_a_trusted_proxy_each_client_counts_for_itself(web: Web) -> None:
+    """A header that somebody else sends is not believed."""
+    guard = make_app(
+        web.site, hosts=["127.0.0.1:8765"], origins=[ORIGIN], cookie=COOKIE, trusted_proxies=["127.0.0.1"]
+    )
+
+    async def ask(app: Asgi, address: str, token: str) -> int:
+        transport = httpx2.ASGITransport(app=app)  # type: ignore[arg-type]
+        async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as client:
+            headers = {"authorization": f"Bearer {token}", "x-forwarded-for": address}
+            return (await client.get(RUNS, headers=headers)).status_code
+
+    for n in range(Failures.FREE):
+        await ask(guard, "10.0.0.7", f"{n:043d}")
+
+    assert await ask(guard, "10.0.0.7", web.owner) == 429
+    assert await ask(guard, "10.0.0.8", web.owner) == 200
+    assert await ask(web.app, "10.0.0.7", web.owner) == 200

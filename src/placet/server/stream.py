@@ -33,7 +33,7 @@ POLL_S = 0.1
 PING_S = 15.0
 VIEW = "view"
 """What changes of views are sent as."""
-KEPT = 20_000
+KEPT = 5_000
 """Items in the ring."""
 _PAGE = 1_000
 

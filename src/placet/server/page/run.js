@@ -34,8 +34,15 @@ function useRunView(id) {
   return { state, error };
 }
 
-function merged(view, { actions, approvals, ...rest }) {
-  return { ...view, ...rest, actions: actions ? { ...view.actions, ...actions } : view.actions, approvals: approvals ? { ...view.approvals, ...approvals } : view.approvals };
+const KEYED = ["actions", "approvals"]; // items by key
+const LISTS = ["proposals", "asked", "turns", "checks", "notes"]; // items by position
+
+// The view with what became different in it; see `RunDelta`.
+function merged(view, delta) {
+  const made = { ...view, ...delta };
+  for (const name of KEYED) made[name] = delta[name] ? { ...view[name], ...delta[name] } : view[name];
+  for (const name of LISTS) made[name] = delta[name] ? Object.assign([...view[name]], delta[name]) : view[name];
+  return made;
 }
 
 export function Run() {
