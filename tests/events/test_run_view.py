@@ -198,3 +198,37 @@ async def test_plan_lights_up_as_it_runs() -> None:
     assert (view.kind, view.status, view.outcome) == ("plan", "ended", "aborted")
     assert view.cost.tool_calls == 3
     assert None not in (view.begun, view.ended, view.actions["p/a1"].begun, view.actions["p/a1"].duration_ms)
+
+
+def test_every_part_that_changes_after_it_was_told_is_told_again() -> None:
+    """What came in one batch and is changed by the next: rare among random logs."""
+    began = [
+        Event(1, "proposal_received", 1.0, "r", "p", data={"source": "me", "action_count": 1}),
+        Event(2, "check_started", 2.0, "r", data={"name": "tests", "attempt": 1}),
+        Event(3, "approval_requested", 3.0, "r", "p", "a", data={"approval": "q", "tool": "t"}),
+    ]
+    ended = [
+        Event(4, "check_completed", 4.0, "r", data={"name": "tests", "attempt": 1, "passed": True}),
+        Event(
+            5,
+            "approval_recorded",
+            5.0,
+            "r",
+            "p",
+            "a",
+            data={"approval": "q", "decision": "once", "by": "ann"},
+        ),
+        Event(6, "proposal_ended", 6.0, "r", "p", data={"outcome": "succeeded"}),
+    ]
+    fold = RunFold.of("r", began)
+    seen = merged(plain(RunFold("r").view), fold.changes())
+
+    for event in ended:
+        fold.take(event)
+    seen = merged(seen, fold.changes())
+
+    assert seen == plain(RunFold.of("r", [*began, *ended]).view)
+    assert [each["status"] for each in seen["checks"]] == ["passed"]
+    assert seen["approvals"]["q"]["by"] == "ann"
+    assert seen["actions"]["p/a"]["status"] == "validated"
+    assert seen["proposals"][0]["outcome"] == "succeeded"
