@@ -57,6 +57,7 @@ FOLDER = OUT / "office"
 DATABASE = OUT / "demo.db"
 POLICIES = OFFICE / "policies.toml"
 RUN = "demo"
+PAGE = ["serve", "start", "--run", RUN]
 TOOLS = ["list_dir", "read_file", "write_file"]
 TASK = (
     "List the folder notes. Read the note about the meeting. Write the date of the meeting to reminder.txt. "
@@ -267,6 +268,8 @@ def report(ending: Ending, stage: Stage, codes: list[int]) -> int:
     if not all(holds for _, holds in checks[:2]):
         print("  A small model does not always do its job. What the gate decided holds all the same.")
     print(f"\nYour turn: placet do 'What is in this folder?' --workspace {shlex.quote(near(FOLDER))}")
+    command = [near(Path(sys.executable).with_name("placet")), *PAGE, "--db", near(DATABASE)]
+    print(f"This run in a browser: {shlex.join(command)}")
     return 0 if all(holds for _, holds in checks) else 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import environment
 from tests.properties.effort import SOAK
 from tests.servers.local_model import model_files
 
@@ -86,6 +88,23 @@ def test_the_demo_shows_proposals_decisions_results_and_the_story(tmp_path: Path
     assert "✗ " not in done.stdout[done.stdout.index("Was it as intended?") :]
     assert "\x1b" not in done.stdout
     assert "14 May" in (examples / "out" / "office" / "reminder.txt").read_text()
+    assert _link(done.stdout.splitlines()[-1].partition(": ")[2], tmp_path).endswith("#/runs/demo")
+
+
+def _link(command: str, folder: Path) -> str:
+    """The link that the command prints which serves the page."""
+    words = [*shlex.split(command), "--no-open", "--port", "0"]
+    with subprocess.Popen(
+        words,
+        cwd=folder,
+        env=environment(XDG_DATA_HOME=str(folder / "data")),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdout is not None
+        link = server.stdout.readline().strip()
+        server.terminate()
+    return link
 
 
 def test_the_demo_fails_when_the_job_is_not_done(tmp_path: Path, examples: Path) -> None:

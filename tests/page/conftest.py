@@ -6,115 +6,18 @@ One browser and one server serve a whole module; a test has runs of its own.
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from tests.cli.conftest import Done, command, environment
+from tests.page.serving import Served
 from tests.servers.programs import program
+from tests.warm import Warm
 
 PATIENCE_MS = 30_000
 """How long a test waits for what must come; it passes as soon as it is there."""
-
-
-class Served:
-    """`placet serve` over a database of its own, and the command line beside it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.home = folder / "home"
-        self.work = folder / "work"
-        self.database = folder / "placet.db"
-        for each in (self.home, self.work):
-            each.mkdir(parents=True)
-        self.port = _free_port()
-        self.origin = f"http://127.0.0.1:{self.port}"
-        self.link = ""
-        self._process: subprocess.Popen[str] | None = None
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The environment of a person who has nothing but this folder."""
-        return environment(
-            HOME=str(self.home), XDG_CONFIG_HOME="", XDG_DATA_HOME="", PLACET_DB=str(self.database)
-        )
-
-    def start(self, *options: str) -> None:
-        """Start the server, and wait until it has printed its link."""
-        words = (
-            "serve",
-            "start",
-            "--port",
-            str(self.port),
-            "--no-open",
-            "--folder",
-            str(self.work),
-            *options,
-        )
-        with (self.home / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command(*words),
-                cwd=self.work,
-                env=self.variables,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-        assert self._process.stdout is not None
-        self.link = self._process.stdout.readline().strip()
-        assert self.link.startswith(self.origin), (self.home / "server.log").read_text()
-
-    def stop(self) -> None:
-        """End the server as Ctrl-C does."""
-        if self._process is None:
-            return
-        self._process.send_signal(signal.SIGINT)
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            raise
-        finally:
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._process = None
-
-    def cli(self, *arguments: str | Path) -> Done:
-        """Run a command to its end."""
-        ran = subprocess.run(
-            command(*arguments),
-            cwd=self.work,
-            env=self.variables,
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
-        return Done(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
-
-    def begin(self, *arguments: str | Path) -> subprocess.Popen[bytes]:
-        """Start a command and leave it running."""
-        return subprocess.Popen(
-            command(*arguments),
-            cwd=self.work,
-            env=self.variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +35,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Iterator[Served]:
     """A server that runs while the tests of a module do."""
-    server = Served(tmp_path_factory.mktemp("served"))
+    server = Served(tmp_path_factory.mktemp("served"), warm.command)
     server.start()
     try:
         yield server

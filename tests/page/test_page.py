@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.page.conftest import PATIENCE_MS, Served, Window
+from tests.page.conftest import PATIENCE_MS, Window
+from tests.page.serving import Served
 
 Windows = Callable[..., Window]
 expect.set_options(timeout=PATIENCE_MS)
@@ -133,7 +133,9 @@ def test_a_script_tag_stays_text(served: Served, windows: Windows) -> None:
     assert "owned" not in page.title()
 
 
-def test_after_a_restart_of_the_server_no_event_is_missed(served: Served, windows: Windows) -> None:
+def test_after_a_restart_of_the_server_no_event_is_missed(
+    served: Served, browser: Browser, windows: Windows
+) -> None:
     run = waiting_run(served, "restart")
     page = windows().open(f"#/runs/{run}?tab=events")
     expect(page.locator(".live")).to_have_attribute("data-on", "true")
@@ -146,13 +148,19 @@ def test_after_a_restart_of_the_server_no_event_is_missed(served: Served, window
     ]
     assert served.cli("approvals", "approve", asked["id"]).code == 0
     assert served.cli("resume", run).code == 0
-    served.start()
+    served.start("--run", run)
 
     expect(page.locator(".live")).to_have_attribute("data-on", "true")
     expect(page.locator('.event[data-kind="action_succeeded"]')).to_have_count(1)
     shown = [int(each) for each in page.locator(".event .seq").all_inner_texts()]
     logged = served.cli("log", "show", run, "--json").json
     assert shown == [each["seq"] for each in logged["events"]]
+
+    # The link of a server that was started for a run shows that run, to whoever comes anew.
+    with browser.new_context() as context:
+        anew = context.new_page()
+        anew.goto(served.link)
+        expect(anew.locator(".head .id")).to_have_text(run)
 
 
 def test_keys_choose_views_and_decide(served: Served, windows: Windows) -> None:
@@ -177,18 +185,7 @@ def test_keys_choose_views_and_decide(served: Served, windows: Windows) -> None:
     expect(card(page, run)).to_have_count(0)
 
 
-@pytest.mark.parametrize("view", ["needs", "runs", "start"])
-def test_every_view_opens_also_on_a_phone_and_in_the_dark(view: str, windows: Windows) -> None:
-    phone = {"viewport": {"width": 390, "height": 780}, "color_scheme": "dark"}
-    for options in ({}, phone):
-        page = windows(**options).open(f"#/{view}")
-        page.get_by_role("heading", level=2).first.wait_for()
-        assert page.locator(".problem").count() == 0
-        wide = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
-        assert not wide
-
-
-def test_without_a_cookie_the_page_says_how_to_get_one(served: Served, browser: Any) -> None:
+def test_without_a_cookie_the_page_says_how_to_get_one(served: Served, browser: Browser) -> None:
     context = browser.new_context()
     page = context.new_page()
     page.goto(served.origin)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -117,6 +117,26 @@ def open_skills(db: str | None, *, writes: bool = False) -> Iterator[OpenSkills]
                 memory = memory_of(records, with_embedder=False)
         memory.skills.folders = folders.skills
         yield OpenSkills(memory.skills, folders.problems)
+
+
+def with_trials(shelf: SkillShelf, tenant: str | None) -> list[tuple[Skill, Trial]]:
+    """All skills, each with the outcomes of its runs."""
+    from placet.memory.skills.trial import Trial
+    from placet.runtime.sync import run_sync
+
+    found = run_sync(shelf.listed(tenant=tenant))
+    trials = shelf.store.trials(tenant)
+    return [(skill, trials.get((skill.name, skill.version), Trial())) for skill in found]
+
+
+def skill_data(skill: Skill, trial: Trial) -> dict[str, Any]:
+    """A skill as JSON, with the sizes of its files."""
+    from placet.memory.skills.trial import lower_bound
+
+    data: dict[str, Any] = skill.to_dict()
+    data["files"] = {path: len(content) for path, content in skill.files.items()}
+    judged = {"degraded": trial.is_degraded, "lower_bound": round(lower_bound(trial), 4)}
+    return data | {"trial": trial.to_dict()} | judged
 
 
 def with_skill(spec: AgentSpec, skill: Skill) -> AgentSpec:

@@ -69,6 +69,17 @@ class ChatJob(_Job, frozen=True, kw_only=True, tag="chat"):
     """As for a task."""
 
 
+class AgentJob(_Job, frozen=True, kw_only=True, tag="agent"):
+    """Have an agent do a job."""
+
+    agent: str
+    """Id of the agent: one of the folder's project, or of the person."""
+    text: str
+    """The task."""
+    yes_to: str | None = None
+    """As for a task."""
+
+
 class CodeJob(_Job, frozen=True, kw_only=True, tag="code"):
     """Have a coding session change the repository around the folder."""
 
@@ -80,7 +91,7 @@ class CodeJob(_Job, frozen=True, kw_only=True, tag="code"):
     """Attempts that are made side by side."""
 
 
-Job: TypeAlias = PlanJob | TaskJob | ChatJob | CodeJob
+Job: TypeAlias = PlanJob | TaskJob | ChatJob | AgentJob | CodeJob
 """Something to do, told apart by `kind`."""
 
 
@@ -107,6 +118,8 @@ async def begin(job: Job, run_id: str, place: Place, cancel: Cancel) -> None:
             await _begin_plan(job, run_id, place, cancel)
         case TaskJob() | ChatJob():
             await _begin_turns(job, run_id, place, cancel)
+        case AgentJob():
+            await _begin_agent(job, run_id, place, cancel)
         case CodeJob():
             await _begin_code(job, run_id, place, cancel)
 
@@ -122,14 +135,9 @@ async def _begin_plan(job: PlanJob, run_id: str, place: Place, cancel: Cancel) -
 
 
 async def _begin_turns(job: TaskJob | ChatJob, run_id: str, place: Place, cancel: Cancel) -> None:
-    from placet.app.assistant import YES_TO, limits_for, make_assistant, set_up
+    from placet.app.assistant import limits_for, make_assistant, set_up
 
-    if not job.text.strip():
-        raise UsageError("There is no task. Say in a sentence what is to be done.")
-    if job.yes_to is not None and job.yes_to not in YES_TO:
-        raise UsageError(f"'yes_to' is one of: {', '.join(YES_TO)}.")
-    if job.yes_to is not None and job.permissions is not None:
-        raise UsageError("'yes_to' and 'permissions' both say what needs asking. Give one of them.")
+    _check_task(job)
     with ExitStack() as stack:
         app = _open(
             stack,
@@ -156,6 +164,55 @@ async def _begin_turns(job: TaskJob | ChatJob, run_id: str, place: Place, cancel
                 await chat.say(job.text, cancel=cancel)
         finally:
             await _close(assistant.model)
+
+
+def _check_task(job: TaskJob | ChatJob | AgentJob) -> None:
+    from placet.app.assistant import YES_TO
+
+    if not job.text.strip():
+        raise UsageError("There is no task. Say in a sentence what is to be done.")
+    if job.yes_to is not None and job.yes_to not in YES_TO:
+        raise UsageError(f"'yes_to' is one of: {', '.join(YES_TO)}.")
+    if job.yes_to is not None and job.permissions is not None:
+        raise UsageError("'yes_to' and 'permissions' both say what needs asking. Give one of them.")
+
+
+async def _begin_agent(job: AgentJob, run_id: str, place: Place, cancel: Cancel) -> None:
+    import os
+
+    from placet.app.agents import find_agents, make_runner
+    from placet.app.assistant import set_up
+
+    _check_task(job)
+    agents = find_agents(os.environ, Path(job.folder))
+    entry = agents.find(job.agent)
+    spec = entry.spec
+    assert spec is not None
+    if not spec.enabled:
+        raise UsageError(f"Agent '{job.agent}' is disabled. Switch it on: placet agent enable {job.agent}")
+    agents.check_trust(entry, os.environ, None)
+    with ExitStack() as stack:
+        app = _open(
+            stack,
+            place,
+            start=Path(job.folder),
+            model=job.model or spec.model,
+            permissions=job.permissions,
+            kept=set_up(job.yes_to, None),
+            memory=spec.memory,
+        )
+        assert app.records is not None
+        runner = make_runner(app, spec, yes_to=job.yes_to, has_permissions=job.permissions is not None)
+        app.records.agents.keep(entry.place.key, entry.id, entry.path.suffix, entry.text)
+        place.begun()
+        try:
+            result = await runner.run(
+                job.text, run_id=run_id, cancel=cancel, watch=place.hear, scope=place.scope
+            )
+        finally:
+            await _close(runner.model)
+        if result.status not in ("waiting", "cancelled"):
+            app.records.agents.count(entry.place.key, entry.id, run_id, succeeded=result.succeeded)
 
 
 async def _begin_code(job: CodeJob, run_id: str, place: Place, cancel: Cancel) -> None:

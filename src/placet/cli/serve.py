@@ -62,6 +62,7 @@ def serve() -> None:
     is_flag=True,
     help="Offer the tools of the first --folder to MCP clients, at /mcp with a token.",
 )
+@click.option("--run", metavar="RUN", help="A run that the link shows.")
 @click.option("--open/--no-open", "opens", default=None, help="Open the page in a browser.")
 @db_option
 @click.pass_obj
@@ -76,6 +77,7 @@ def start(
     key: str | None,
     proxies: Sequence[str],
     serves_mcp: bool,
+    run: str | None,
     opens: bool | None,
     db: str | None,
 ) -> int:
@@ -91,6 +93,8 @@ def start(
     Exit codes: 0 stopped, 2 bad input.
     """
     _look_for_the_library()
+    from urllib.parse import quote
+
     if (cert is None) != (key is None):
         raise click.UsageError("--cert and --key belong together. Give both.")
     from placet.app.app import known_secrets, open_records
@@ -117,6 +121,8 @@ def start(
         raise click.UsageError("--mcp offers the tools of a folder. Name it with --folder.")
     with ExitStack() as stack:
         records = stack.enter_context(open_records(db, create=True, writes=True, redactor=redactor))
+    with open_records(db, create=True, writes=True, redactor=redactor) as records:
+        shown = records.journal.find(run) if run is not None else None
         site = make_site(
             records,
             tokens,
@@ -136,7 +142,9 @@ def start(
             mcp=_mcp(stack, named[0], db) if serves_mcp else None,
         )
         server = make_server(app, cert=cert, key=key, on_exit=site.drain)
-        link = f"{origins[0]}/login?code={tokens.code()}"
+        # A browser keeps what follows the # where it is sent on.
+        place = f"#/runs/{quote(shown.run_id, safe='')}" if shown is not None else ""
+        link = f"{origins[0]}/login?code={tokens.code()}{place}"
         # Flushed at once: whoever started this may read it to find the server.
         output.write(f"{link}\n")
         output.talk(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +13,7 @@ from placet.cli.output import Output
 if TYPE_CHECKING:
     from placet.agents.report import Report
     from placet.agents.spec import AgentSpec
-    from placet.app.skills import OpenSkills
-    from placet.memory.skills.skill import Skill
-    from placet.memory.skills.trial import Arm, Trial
+    from placet.memory.skills.trial import Arm
 
 _EMPTY = "There are no skills here. Add one: placet skills import FOLDER"
 
@@ -38,13 +36,13 @@ def list_skills(output: Output, tenant: str | None, db: str | None, as_json: boo
 
     Exit codes: 0 listed, also if there are none.
     """
-    from placet.app.skills import open_skills
+    from placet.app.skills import open_skills, skill_data, with_trials
     from placet.cli.skills_view import skills_table
 
     with open_skills(db) as opened:
-        found = _with_trials(opened, tenant)
+        found = with_trials(opened.shelf, tenant)
     if as_json:
-        data = [_data(skill, trial) for skill, trial in found]
+        data = [skill_data(skill, trial) for skill, trial in found]
         output.show_json({"skills": data, "problems": list(opened.problems)})
         return 0
     if found:
@@ -54,24 +52,6 @@ def list_skills(output: Output, tenant: str | None, db: str | None, as_json: boo
     for problem in opened.problems:
         output.talk(problem)
     return 0
-
-
-def _with_trials(opened: OpenSkills, tenant: str | None) -> list[tuple[Skill, Trial]]:
-    from placet.memory.skills.trial import Trial
-    from placet.runtime.sync import run_sync
-
-    found = run_sync(opened.shelf.listed(tenant=tenant))
-    trials = opened.shelf.store.trials(tenant)
-    return [(skill, trials.get((skill.name, skill.version), Trial())) for skill in found]
-
-
-def _data(skill: Skill, trial: Trial) -> dict[str, Any]:
-    from placet.memory.skills.trial import lower_bound
-
-    data: dict[str, Any] = skill.to_dict()
-    data["files"] = {path: len(content) for path, content in skill.files.items()}
-    judged = {"degraded": trial.is_degraded, "lower_bound": round(lower_bound(trial), 4)}
-    return data | {"trial": trial.to_dict()} | judged
 
 
 @skills.command(short_help="Show a skill.")
@@ -85,7 +65,7 @@ def show(output: Output, name: str, tenant: str | None, db: str | None, as_json:
 
     Exit codes: 0 shown, 2 there is no such skill.
     """
-    from placet.app.skills import open_skills
+    from placet.app.skills import open_skills, skill_data
     from placet.cli.skills_view import skill_lines
     from placet.runtime.sync import run_sync
 
@@ -93,7 +73,7 @@ def show(output: Output, name: str, tenant: str | None, db: str | None, as_json:
         skill = run_sync(opened.shelf.get(name, tenant=tenant))
         trial = run_sync(opened.shelf.trial(skill, tenant=tenant))
     if as_json:
-        output.show_json(_data(skill, trial) | {"instructions": skill.document.body})
+        output.show_json(skill_data(skill, trial) | {"instructions": skill.document.body})
     else:
         output.show("\n".join(skill_lines(skill, trial)))
     return 0

@@ -385,7 +385,7 @@ class SqlJournal:
         here, place = in_folder("folder", folder)
         conditions = [
             here,
-            "(parent IS NULL OR NOT EXISTS (SELECT 1 FROM runs AS o WHERE o.run_id = parent))",
+            "(parent IS NULL OR NOT EXISTS (SELECT 1 FROM runs AS o WHERE o.run_id = runs.parent))",
         ]
         values: list[Value] = [*place]
         if status is not None:

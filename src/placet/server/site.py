@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from placet.app.engine import EmbeddedEngine, Engine
@@ -62,6 +63,8 @@ class Site:
         """Who does the work; None where nothing is begun here."""
         self._speeches: dict[tuple[str, bool], Speech] = {}
         """What models are saying, and thinking, by their runs."""
+        self._numbers = count(1)
+        """Of what they said."""
         self._catching_up: asyncio.Task[None] | None = None
         self.is_draining = False
         self.description: dict[str, Any] = {}
@@ -94,8 +97,10 @@ class Site:
                     is_thought = isinstance(event, ThinkingDelta)
                     speech = self._speeches.get((run_id, is_thought))
                     if speech is None:
+                        # What is said between two calls has a number: whoever hears it joins its parts.
+                        said = {"speech": next(self._numbers), "thinking": is_thought}
                         speech = self._speeches[run_id, is_thought] = Speech(
-                            lambda text: send("text", run_id, tenant, {"text": text, "thinking": is_thought}),
+                            lambda text: send("text", run_id, tenant, {**said, "text": text}),
                             self.redactor.text,
                             self.redactor.open_tail,
                         )

@@ -10,6 +10,7 @@ import msgspec
 
 from placet.app.agents import find_agents
 from placet.app.memory import memory_of
+from placet.app.skills import folder_skills, skill_data, with_trials
 from placet.errors import PlacetError
 from placet.server.api.runs import Limit
 from placet.server.endpoint import Call, Endpoint
@@ -51,6 +52,15 @@ class Facts(msgspec.Struct, frozen=True):
     """Facts, the best or the newest first."""
 
     facts: list[dict[str, Any]]
+
+
+class Skills(msgspec.Struct, frozen=True):
+    """Skills that models are offered."""
+
+    skills: list[dict[str, Any]]
+    """As `placet skills --json` lists them: with `trial`, the outcomes of both arms."""
+    problems: list[str]
+    """Folders that are no skill, and why."""
 
 
 def list_agents(call: Call) -> Agents:
@@ -102,7 +112,24 @@ def list_facts(call: Call) -> Facts:
     return Facts(shown)
 
 
+def list_skills(call: Call) -> Skills:
+    """The skills of the folders that were named at launch, of the person, and of the store."""
+    site = call.site
+    shelf = memory_of(site.records, with_embedder=False).skills
+    found = [folder_skills(Path(folder), os.environ) for folder in site.folders or (str(Path.cwd()),)]
+    if call.token.tenant is None:
+        by_source = {skill.source: skill for each in found for skill in each.skills}
+        shelf.folders = tuple(by_source.values())
+    data = [skill_data(skill, trial) for skill, trial in with_trials(shelf, call.token.tenant)]
+    shown = site.redactor.value(data)
+    assert isinstance(shown, list)
+    problems = dict.fromkeys(problem for each in found for problem in each.problems)
+    is_whole = call.token.tenant is None
+    return Skills(shown, [site.redactor.text(each) for each in problems] if is_whole else [])
+
+
 ENDPOINTS = (
     Endpoint("GET", "/agents", list_agents, "see", Agents, "List agents."),
     Endpoint("GET", "/memory/facts", list_facts, "see", Facts, "List facts.", query=FactsQuery),
+    Endpoint("GET", "/memory/skills", list_skills, "see", Skills, "List skills."),
 )

@@ -11,10 +11,10 @@ function Page() {
   const [ended, setEnded] = useState(null);
   const { data, error, loading } = useFetched(() => get(`/links/${segment(code)}`), code);
   const decide = async (item, answer) => setEnded(await post(`/links/${segment(code)}`, answer));
-  if (ended) return html`<main class="narrow"><h1>Decided</h1><p><${Status} value=${ended.status ?? ended.state ?? "decided"} /> ${safe(data.item.title)}</p><p class="faint">You can close this page.</p></main>`;
+  if (ended) return html`<main class="narrow"><h1>Decided</h1><p><${Status} value=${ended.status} /> ${safe(data.item.title)}</p><p class="faint">You can close this page.</p></main>`;
   if (error) return html`<main class="narrow"><h1>Placet</h1><${Problem} error=${error} /><p class="faint">Links work once and expire. What waits is on the page of the server, and in <code>placet approvals</code>.</p></main>`;
   if (loading) return html`<main class="narrow"><p class="empty">Loading</p></main>`;
-  return html`<main class="narrow"><h1>Placet asks</h1><${Decision} item=${data.item} decide=${decide} allowed=${true} /></main>`;
+  return html`<main class="narrow"><h1>Placet asks</h1><${Decision} item=${data.item} decide=${decide} allowed once /></main>`;
 }
 
 const app = document.getElementById("app");

@@ -8,7 +8,8 @@ import { safe } from "./text.js";
 const WORDS = { approval: "wants to run", round: "a loop's change", question: "a question", contract: "checks to confirm", change: "a change to publish", outcome: "outcome unknown" };
 
 // `decide(item, answer)` sends an answer; it throws what the server objects.
-export function Decision({ item, decide, allowed, selected, runLink }) {
+// A link decides `once`: nothing that reaches further than this one thing.
+export function Decision({ item, decide, allowed, selected, runLink, once }) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(null);
   const [reason, setReason] = useState("");
@@ -25,7 +26,7 @@ export function Decision({ item, decide, allowed, selected, runLink }) {
     </header>
     <${Facts} item=${item} runLink=${runLink} />
     <${Problem} error=${error} />
-    ${allowed ? html`<${Answers} ...${{ item, busy, send, reason, setReason }} />` : html`<p class="faint">You may look, not decide: your token lacks the right “decide”.</p>`}
+    ${allowed ? html`<${Answers} ...${{ item, busy, send, reason, setReason, once }} />` : html`<p class="faint">You may look, not decide: your token lacks the right “decide”.</p>`}
   </article>`;
 }
 
@@ -54,7 +55,7 @@ function Facts({ item, runLink }) {
     ${item.text && html`<p class="question">${safe(item.text)}</p>`}
     ${item.summary && html`<p>${safe(item.summary)}</p>`}
     ${item.verdict && html`<${Value} label="Checker's verdict" value=${item.verdict} />`}
-    ${item.error && html`<p><span class="label">What is known</span> ${safe(item.error)}</p>`}
+    ${item.reason && html`<p><span class="label">What is known</span> ${safe(item.reason)}</p>`}
     ${item.checks?.length > 0 && html`<div class="why"><span class="label">Checks</span><ul>${item.checks.map((each) => html`<li><strong>${safe(each.name)}</strong> <code>${safe(each.command)}</code></li>`)}</ul></div>`}
     ${item.needs_person && Object.keys(item.needs_person).length > 0 && html`<div class="why warn"><span class="label">Look at these yourself</span><ul>${Object.entries(item.needs_person).map(([path, why]) => html`<li><code>${safe(path)}</code> ${safe(why)}</li>`)}</ul></div>`}
     <${Value} label="Parameters" value=${item.parameters} open />
@@ -64,14 +65,14 @@ function Facts({ item, runLink }) {
   </div>`;
 }
 
-function Answers({ item, busy, send, reason, setReason }) {
+function Answers({ item, busy, send, reason, setReason, once }) {
   const text = useRef(null);
   const button = (label, answer, tone, key) => html`<button class=${tone} disabled=${busy} data-answer=${key ?? answer.decision} onClick=${() => send(answer)}>${label}</button>`;
   const why = html`<input type="text" placeholder="Reason (optional)" aria-label="Reason" value=${reason} maxlength="1000" onInput=${(event) => setReason(event.target.value)} />`;
   switch (item.kind) {
     case "approval":
-      return html`<footer>${button("Approve once", { decision: "once" }, "good")}${button("Always", { decision: "always" }, "")}
-        ${item.offers_edits && button("All edits of this run", { decision: "edits" }, "")}${button("Deny", { decision: "deny" }, "bad")}${why}</footer>`;
+      return html`<footer>${button("Approve once", { decision: "once" }, "good")}${!once && button("Always", { decision: "always" }, "")}
+        ${!once && item.offers_edits && button("All edits of this run", { decision: "edits" }, "")}${button("Deny", { decision: "deny" }, "bad")}${why}</footer>`;
     case "round":
       return html`<footer>${button("Approve", { decision: "once" }, "good")}${button("Deny", { decision: "deny" }, "bad")}${why}</footer>`;
     case "contract":

@@ -35,14 +35,15 @@ export function Graph({ layout, actions, selected, select }) {
     <div class="graph" ref=${box} onScroll=${look} tabindex="0" aria-label="Graph of actions">
     <svg width=${layout.width * zoom} height=${layout.height * zoom} viewBox=${`0 0 ${layout.width} ${layout.height}`}>
       ${edges.map(([from, to]) => html`<path key=${`${from}>${to}`} class="edge" data-status=${actions[from]?.status} d=${curve(places.get(from), places.get(to))} />`)}
-      ${nodes.map((node) => html`<${Node} key=${node.key} node=${node} action=${actions[node.key]} selected=${selected === node.key} select=${select} />`)}
+      ${nodes.map((node) => html`<${Node} key=${node.key} node=${node} action=${actions[node.key]} selected=${selected === node.key} select=${select} plain=${zoom < 0.5} />`)}
     </svg></div></div>`;
 }
 
 // All boxes have one size, which the server sends once.
 const placed = ({ nodes, node_width: w, node_height: h }) => new Map(nodes.map((node) => [node.key, { ...node, w, h }]));
 
-function Node({ node, action, selected, select }) {
+// A `plain` one is too small for words.
+function Node({ node, action, selected, select, plain }) {
   const status = action?.status ?? "proposed";
   const room = Math.max(4, Math.floor((node.w - 20) / 7.2));
   const name = safe(action?.id ?? node.key);
@@ -50,8 +51,8 @@ function Node({ node, action, selected, select }) {
   return html`<g class="node" data-status=${status} data-key=${node.key} data-selected=${selected} transform=${`translate(${node.x} ${node.y})`} role="button" tabindex="0"
       aria-label=${`${name}: ${status}`} onClick=${pick} onKeyDown=${(event) => event.key === "Enter" && pick()}>
     <rect width=${node.w} height=${node.h} rx="8" />
-    <text x="10" y=${node.h / 2 - 3} class="name">${cut(name, room)}</text>
-    <text x="10" y=${node.h / 2 + 13} class="tool">${cut(`${action?.tool ?? action?.type ?? ""} ${action?.duration_ms != null ? duration(action.duration_ms) : ""}`, room + 2)}</text>
+    ${!plain && html`<text x="10" y=${node.h / 2 - 3} class="name">${cut(name, room)}</text>
+    <text x="10" y=${node.h / 2 + 13} class="tool">${cut(`${action?.tool ?? action?.type ?? ""} ${action?.duration_ms != null ? duration(action.duration_ms) : ""}`, room + 2)}</text>`}
     <title>${name}: ${status}</title>
   </g>`;
 }

@@ -72,7 +72,7 @@ function reopen() {
   source = new EventSource(`/api/v1/stream?${parameters}`);
   source.onopen = () => state(true);
   source.onerror = () => state(false);
-  for (const kind of ["log", "view", "needs", "text", "runs"]) {
+  for (const kind of ["hello", "log", "view", "needs", "text", "runs", "problem"]) {
     source.addEventListener(kind, (message) => arrived(kind, JSON.parse(message.data), message.lastEventId || null));
   }
 }

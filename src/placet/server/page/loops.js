@@ -31,22 +31,23 @@ export function Loops() {
       ${loop.round && html`<a href=${link("runs", loop.round)}>round under way</a>`}
       ${may("start") && html`<div class="buttons">${loop.paused || loop.stopped ? html`<button data-act="run" onClick=${() => state(loop, "running")}>Resume</button>` : html`<button data-act="pause" onClick=${() => state(loop, "paused")}>Pause</button><button class="bad" data-act="stop" onClick=${() => state(loop, "stopped")}>Stop</button>`}</div>`}
     </div>`)}</div>
-    ${chosen ? html`<${Rounds} loop=${chosen.name} />` : data?.loops.length > 0 && html`<${Rounds} />`}
+    ${chosen ? html`<${Rounds} loop=${chosen} />` : data?.loops.length > 0 && html`<${Rounds} />`}
   </section>`;
 }
 
 function Rounds({ loop }) {
-  const { data, error, again } = useFetched(() => get(query("/rounds", { loop, limit: 200 })), loop ?? "all");
-  useEffect(() => { const stops = [on("runs", again), on("reconnected", again)]; return () => stops.forEach((stop) => stop()); }, [loop]);
+  const { data, error, again } = useFetched(() => get(query("/rounds", { loop: loop?.key, limit: 200 })), loop?.key ?? "all");
+  useEffect(() => { const stops = [on("runs", again), on("reconnected", again)]; return () => stops.forEach((stop) => stop()); }, [loop?.key]);
   const rounds = data?.rounds ?? [];
   const ended = [...rounds].filter((each) => each.ended_at != null).sort((one, other) => one.ended_at - other.ended_at);
   const times = ended.map((each) => each.ended_at);
-  return html`<h3>Rounds${loop ? ` of ${safe(loop)}` : ""}</h3><${Problem} error=${error} />
+  const spent = sums(ended.map((each) => each.spend.cost_usd ?? 0));
+  return html`<h3>Rounds${loop ? ` of ${safe(loop.name)}` : ""}</h3><${Problem} error=${error} />
     ${ended.length > 1 && html`<div class="charts"><${Chart} title="Tokens per round" times=${times} series=${[{ label: "tokens", values: ended.map((each) => each.spend.total_tokens) }]} />
-      <${Chart} title="Spend, added up (USD)" times=${times} format=${usd} series=${[{ label: "USD", values: sums(ended.map((each) => each.spend.cost_usd)) }]} /></div>`}
+      ${spent.at(-1) > 0 && html`<${Chart} title="Spend, added up (USD)" times=${times} format=${usd} series=${[{ label: "USD", values: spent }]} />`}</div>`}
     <div class="tablebox"><table><thead><tr><th>loop</th><th>round</th><th>level</th><th>outcome</th><th>verdict</th><th>tokens</th><th>cost</th><th>ended</th><th></th></tr></thead><tbody>
     ${rounds.map((each) => html`<tr key=${each.id}><td>${safe(each.loop)}</td><td><a href=${link("runs", each.id, { tab: "round" })}>${each.number}</a></td><td>${safe(each.level)}</td><td><${Status} value=${each.outcome ?? "running"} /></td>
-      <td>${safe(each.verdict?.status ?? each.verdict?.verdict ?? "")}</td><td class="number">${each.spend.total_tokens.toLocaleString("en")}</td><td class="number">${usd(each.spend.cost_usd)}</td><td><${When} at=${each.ended_at} /></td><td>${cut(each.reason || each.summary || "", 120)}</td></tr>`)}</tbody></table></div>`;
+      <td>${safe(each.verdict?.verdict ?? "")}</td><td class="number">${each.spend.total_tokens.toLocaleString("en")}</td><td class="number">${usd(each.spend.cost_usd)}</td><td><${When} at=${each.ended_at} /></td><td class="text">${cut(each.reason || each.summary || "", 120)}</td></tr>`)}</tbody></table></div>`;
 }
 
 function sums(values) {

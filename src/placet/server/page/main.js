@@ -26,15 +26,16 @@ function Page() {
     "/": ["search", () => document.querySelector("main input[type=search], main select")?.focus()],
     "?": ["keys", () => { keyHelp.value = !keyHelp.value; }],
   }), []);
+  useEffect(() => { document.querySelector(".side [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); }, [route.value.view]); // on phones the views are a strip
   useEffect(() => { document.title = waiting.value ? `(${waiting.value}) Placet` : "Placet"; }, [waiting.value]);
-  if (failed.value) return html`<main class="narrow"><h1>Placet</h1>${failed.value.status === 401 ? html`<p>Open the link that <code>placet serve</code> printed: this browser is not signed in.</p><p class="faint">The link works once. <code>placet serve --link</code> prints another one.</p>` : html`<${Problem} error=${failed.value} />`}</main>`;
+  if (failed.value) return html`<main class="narrow"><h1>Placet</h1>${failed.value.status === 401 ? html`<p>Open the link that <code>placet serve</code> printed: this browser is not signed in.</p><p class="faint">The link works once, within ten minutes. <code>placet serve</code>, started again, prints another one.</p>` : html`<${Problem} error=${failed.value} />`}</main>`;
   const { view, id } = route.value;
   const found = VIEWS.find(([name]) => name === view);
   const Shown = view === "runs" && id ? Run : found?.[2];
   return html`<nav class="side" aria-label="Views"><a class="brand" href=${link("needs")}>Placet</a>
       ${VIEWS.map(([name, label]) => html`<a href=${link(name)} aria-current=${view === name ? "page" : undefined}>${label}${name === "needs" && waiting.value > 0 ? html` <span class="count">${waiting.value}</span>` : null}</a>`)}
       <span class="foot"><span class="live" data-on=${connected.value} title=${connected.value ? "Live" : "Not connected; trying again"}>${connected.value ? "live" : "reconnecting"}</span>${me.value?.tenant && html`<span>${safe(me.value.tenant)}</span>`}<button class="plain" aria-label="Keys" onClick=${() => { keyHelp.value = true; }}>?</button></span></nav>
-    <main>${Shown ? html`<${Shown} key=${`${view}/${id ?? ""}`} />` : html`<p class="empty">There is no view “${safe(view)}”.</p>`}</main>
+    <main>${!me.value ? html`<p class="empty">Loading</p>` : Shown ? html`<${Shown} key=${`${view}/${id ?? ""}`} />` : html`<p class="empty">There is no view “${safe(view)}”.</p>`}</main>
     <${Toasts} />${keyHelp.value && html`<${Keys} />`}`;
 }
 

@@ -7,7 +7,7 @@ import { moment, plural, safe } from "./text.js";
 export function Memory() {
   const [text, setText] = useState("");
   const { data, error } = useFetched(() => get(query("/memory/facts", { q: text, limit: 200 })), text);
-  const facts = (data?.facts ?? []).map((each) => each.fact ?? each);
+  const facts = data?.facts ?? [];
   return html`<section><div class="toolbar"><h2>Memory</h2><input type="search" aria-label="Search facts" placeholder="Ask in words" onChange=${(event) => setText(event.target.value.trim())} /><span class="faint">${data ? plural(facts.length, "fact") : ""}</span></div>
     <${Problem} error=${error} />
     ${data && facts.length === 0 && html`<${Empty}>${text ? "No fact answers that." : html`Nothing is remembered yet. <code>placet memory add</code> stores a fact.`}</${Empty}>`}
@@ -19,9 +19,9 @@ export function Memory() {
 }
 
 function Skills() {
-  const { data } = useFetched(() => get("/memory/skills").catch(() => null), "skills");
-  if (!data?.skills?.length) return null;
-  const arm = (each) => (each ? `${each.successes} of ${each.runs}` : "none");
+  const { data, error } = useFetched(() => get("/memory/skills"), "skills");
+  if (!data?.skills.length) return html`<${Problem} error=${error} />`;
+  const arm = ({ successes, failures }) => (successes + failures ? `${successes} of ${successes + failures}` : "no run yet");
   return html`<h3>Skills</h3><div class="tablebox"><table><thead><tr><th>skill</th><th>standing</th><th>offered: succeeded</th><th>not offered: succeeded</th><th>description</th></tr></thead><tbody>
-    ${data.skills.map((skill) => html`<tr key=${skill.name}><td>${safe(skill.name)}</td><td><${Status} value=${skill.status} /></td><td class="number">${arm(skill.offered)}</td><td class="number">${arm(skill.withheld)}</td><td>${safe(skill.description)}</td></tr>`)}</tbody></table></div>`;
+    ${data.skills.map((skill) => html`<tr key=${skill.name}><td>${safe(skill.name)}</td><td><${Status} value=${skill.state} />${skill.degraded && html` <${Chip} tone="bad">degraded</${Chip}>`}</td><td class="number">${arm(skill.trial.offered)}</td><td class="number">${arm(skill.trial.withheld)}</td><td class="text">${safe(skill.description)}</td></tr>`)}</tbody></table></div>`;
 }

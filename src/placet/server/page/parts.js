@@ -6,9 +6,9 @@ export const now = signal(Date.now() / 1000);
 setInterval(() => { now.value = Date.now() / 1000; }, 1000);
 
 const MARKS = {
-  succeeded: "✓", merged: "✓", passed: "✓", proceeded: "✓", verified: "✓",
+  succeeded: "✓", success: "✓", merged: "✓", passed: "✓", proceeded: "✓", verified: "✓", approved: "✓", reported: "✓", kept: "✓",
   failed: "✗", aborted: "✗", rejected: "✗", refused: "✗", error: "✗", denied: "✗",
-  running: "●", executing: "●", waiting: "?", unknown: "?", escalated: "?",
+  running: "●", executing: "●", waiting: "?", unknown: "?", escalated: "?", needs_approval: "?", contract_proposed: "?", provisional: "○", retired: "–",
   skipped: "–", canceled: "–", proposed: "○", validated: "○", interrupted: "!", partial: "!", budget: "!",
 };
 

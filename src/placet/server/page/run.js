@@ -6,7 +6,7 @@ import { on, watch } from "./live.js";
 import { Chip, Diff, Empty, LongList, Problem, Status, Value, When, now, toast, useFetched } from "./parts.js";
 import { Row } from "./runs.js";
 import { go, link, may, needs, route } from "./state.js";
-import { clock, cut, duration, plural, safe, usd } from "./text.js";
+import { clock, cut, duration, plural, safe, titleOf, usd } from "./text.js";
 import { Decision } from "./decision.js";
 import { decide } from "./needs.js";
 import { CodingParts, RoundParts } from "./work.js";
@@ -55,8 +55,8 @@ export function Run() {
   const shown = tabs.some(([key]) => key === tab) ? tab : tabs[0][0];
   const here = (needs.value ?? []).filter((item) => item.run_id === id || started.some((each) => each.run_id === item.run_id));
   return html`<section class="run-page fill">
-    <${Head} run=${run} view=${view} />
-    ${view.error && html`<p class="problem">${safe(view.error)}</p>`}
+    <${Head} run=${run} view=${view} needsPerson=${here.length > 0 || run.waits_for_message} />
+    ${view.error && run.status !== "waiting" && html`<p class="problem">${safe(view.error)}</p>`}
     ${here.map((item) => html`<${Decision} key=${item.id} item=${item} decide=${decide} allowed=${may("decide")} />`)}
     <nav class="tabs" role="tablist">${tabs.map(([key, label]) => html`<a role="tab" aria-selected=${shown === key} href=${link("runs", id, { tab: key })}>${label}</a>`)}</nav>
     <div class="tab fill">${tabs.find(([key]) => key === shown)[2]()}</div>
@@ -78,20 +78,21 @@ function tabsOf(run, view, started) {
   ].filter(Boolean);
 }
 
-function Head({ run, view }) {
+function Head({ run, view, needsPerson }) {
   const stop = () => post(`/runs/${segment(run.run_id)}/cancel`, {}).then(({ accepted }) => toast(accepted === false ? "The run does not listen; its process may be gone." : "Asked to stop."), (error) => toast(error.message, "bad"));
   const resume = () => post(`/runs/${segment(run.run_id)}/resume`, {}).then(() => toast("Resumed."), (error) => toast(error.message, "bad"));
   const cost = view.cost;
   return html`<header class="head">
-    <div><h2>${cut(run.title || view.task || run.source || run.run_id, 300)}</h2>
+    <div><h2 title=${safe(run.title)}>${cut(titleOf(run), 300)}</h2>
       <div class="chips"><${Status} value=${run.status} /><${Chip}>${run.kind}</${Chip}>${view.model && html`<${Chip}>${safe(view.model)}</${Chip}>`}
-        <span><${When} at=${run.begun} /> ${run.ended ? duration((run.ended - run.begun) * 1000) : OPEN.has(run.status) && run.status === "running" ? duration((now.value - run.begun) * 1000) : ""}</span>
-        <span>${plural(cost.tool_calls ?? 0, "call")}${cost.retries ? `, ${plural(cost.retries, "retry", "retries")}` : ""}</span>
-        ${cost.input_tokens + cost.output_tokens > 0 && html`<span>${plural(cost.input_tokens + cost.output_tokens, "token")} ${usd(cost.cost_usd)}</span>`}
+        <span>began <${When} at=${run.begun} /></span>
+        ${(run.ended || run.status === "running") && html`<span>${run.ended ? "took" : "for"} ${duration(((run.ended ?? now.value) - run.begun) * 1000)}</span>`}
+        ${cost.tool_calls > 0 && html`<span>${plural(cost.tool_calls, "call")}${cost.retries ? `, ${plural(cost.retries, "retry", "retries")}` : ""}</span>`}
+        ${cost.input_tokens + cost.output_tokens > 0 && html`<span>${plural(cost.input_tokens + cost.output_tokens, "token")}${cost.unknown_cost ? "" : `, ${usd(cost.cost_usd)}`}</span>`}
         <code class="id">${safe(run.run_id)}</code>
         ${run.parent && html`<a class="chip" href=${link("runs", run.parent)}>inside ${safe(run.parent)}</a>`}</div></div>
     ${may("start") && html`<div class="buttons">${run.status === "running" && html`<button class="bad" data-act="stop" onClick=${stop}>Stop</button>`}
-      ${(run.status === "interrupted" || run.status === "waiting") && html`<button data-act="resume" onClick=${resume}>Resume</button>`}</div>`}
+      ${(run.status === "interrupted" || run.status === "waiting") && !needsPerson && html`<button data-act="resume" onClick=${resume}>Resume</button>`}</div>`}
   </header>`;
 }
 
@@ -116,9 +117,10 @@ function ActionFacts({ action, approval, close }) {
     <p class="faint">${action.begun ? `${clock(action.begun)} ` : ""}${duration(action.duration_ms)}</p>
     ${action.error && html`<p class="problem">${safe(action.error)}</p>`}
     ${action.progress && html`<p>${safe(action.progress.message ?? "")} ${action.progress.total ? `${action.progress.done} of ${action.progress.total}` : action.progress.done ?? ""}</p>`}
-    ${action.rules?.length > 0 && html`<div class="why"><span class="label">Decisions</span><ul>${action.rules.map((rule) => html`<li><strong>${safe(rule.by)}</strong> ${safe(rule.decision)}: ${safe(rule.text)}</li>`)}</ul></div>`}
+    ${action.gates?.length > 0 && html`<div class="why"><span class="label">Decisions</span><ul>${action.gates.map((gate) => html`<li><strong>${safe(gate.by)}</strong> ${safe(gate.decision)}${gate.text ? `: ${safe(gate.text)}` : ""}</li>`)}</ul></div>`}
     ${approval && html`<p>Approval <code>${safe(approval.id)}</code>: ${approval.decision ? html`${safe(approval.decision)} by <strong>${safe(approval.by)}</strong> ${approval.reason ? `“${safe(approval.reason)}”` : ""}` : "waiting"}</p>`}
     <${Value} label="Parameters" value=${action.parameters} open />
+    <${Value} label="Result" value=${action.text} />
     ${action.deps?.length > 0 && html`<p><span class="label">After</span> ${action.deps.map((each) => html`<code>${safe(each.split("/").pop())}</code> `)}</p>`}
     ${action.changes?.length > 0 && html`<p><span class="label">Changed state</span> ${action.changes.map((each) => html`<code>${safe(each)}</code> `)}</p>`}
   </div>`;
@@ -142,12 +144,15 @@ function Story({ id, seq }) {
   return html`<div><${Problem} error=${error} />${data && html`<pre class="story">${data.lines.map(safe).join("\n")}</pre>`}</div>`;
 }
 
-const spoken = signal({}); // run id -> words of the answer under way
-on("text", ({ run_id, text, thinking, turn }) => {
+const spoken = signal({}); // run id -> what a model says just now
+on("text", ({ run_id, speech, text, thinking }) => {
   const old = spoken.value[run_id];
-  const same = old && old.turn === turn;
-  spoken.value = { ...spoken.value, [run_id]: { turn, text: (same && !thinking ? old.text : same ? old.text : "") + (thinking ? "" : text), thinking } };
+  const before = !thinking && old?.speech === speech ? old.text : "";
+  spoken.value = { ...spoken.value, [run_id]: { speech, text: thinking ? "" : before + text, thinking } };
 });
+
+// Whether an answer in the log is what was heard; the log may have it cut.
+const heardIn = (turn, live) => live.text.trim() && (turn.text.startsWith(live.text.trim()) || live.text.trim().startsWith(turn.text.slice(0, 200)));
 
 function Talk({ run, view }) {
   const box = useRef(null);
@@ -155,7 +160,7 @@ function Talk({ run, view }) {
   const [busy, setBusy] = useState(false);
   const lines = useMemo(() => [...view.asked.map((each) => ({ at: each.at, who: "you", text: each.text })), ...view.turns.map((each) => ({ at: each.at, who: "model", ...each }))].sort((one, other) => one.at - other.at), [view.asked, view.turns]);
   const live = OPEN.has(run.status) ? spoken.value[run.run_id] : null;
-  const fresh = live && !view.turns.some((each) => each.turn === live.turn) ? live : null;
+  const fresh = live && !view.turns.slice(-2).some((each) => each.text && heardIn(each, live)) ? live : null;
   useEffect(() => { box.current.scrollTop = box.current.scrollHeight; }, [lines.length, fresh?.text]);
   const send = async () => {
     const words = text.current.value.trim();

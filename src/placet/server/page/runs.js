@@ -4,7 +4,7 @@ import { get, query } from "./api.js";
 import { on } from "./live.js";
 import { Chip, Empty, LongList, Problem, Status, When } from "./parts.js";
 import { go, link, me, route } from "./state.js";
-import { cut, duration, plural, safe } from "./text.js";
+import { cut, duration, plural, safe, titleOf } from "./text.js";
 
 const STATUSES = ["running", "waiting", "succeeded", "partial", "aborted", "refused", "canceled", "budget", "interrupted"];
 const PAGE = 100;
@@ -50,8 +50,8 @@ export function Runs() {
 
 export const Row = (run) => html`<a class="run" href=${link("runs", run.run_id)} data-run=${run.run_id}>
   <${Status} value=${run.status} />
-  <span class="title">${cut(run.title || run.source || run.run_id, 200)}</span>
-  <${Chip}>${run.kind}</${Chip}>
+  <span class="title" title=${safe(run.title)}>${cut(titleOf(run), 200)}</span>
+  <span><${Chip}>${run.kind}</${Chip}></span>
   <span class="faint folder"><bdi>${safe(run.folder ?? "")}</bdi></span>
   <span class="faint">${run.ended ? duration((run.ended - run.begun) * 1000) : ""}</span>
   <${When} at=${run.begun} />

@@ -9,7 +9,7 @@ const KINDS = [["task", "Task"], ["chat", "Chat"], ["code", "Coding session"], [
 const ASKED = { task: "What is to be done?", chat: "First message", code: "What is wrong, or wanted?", plan: "Plan (JSON)" };
 
 export function Start() {
-  const [kind, setKind] = useState(KINDS.some(([each]) => each === route.value.kind) ? route.value.kind : "task");
+  const kind = KINDS.some(([each]) => each === route.value.kind) ? route.value.kind : "task";
   const [form, setForm] = useState({ folder: me.value?.folders[0] ?? "", text: "", model: "", checks: "" });
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
@@ -23,8 +23,8 @@ export function Start() {
     } catch (failed) { setError(failed instanceof SyntaxError ? new Error(`The plan is no JSON: ${failed.message}`) : failed); } finally { setBusy(false); }
   };
   if (!may("start")) return html`<section><${Empty}>Your token lacks the right “start”.</${Empty}></section>`;
-  if (!me.value.folders.length) return html`<section><${Empty}>This server was started without a folder to work in. Start it with <code>placet serve FOLDER</code>, a folder that you trust.</${Empty}></section>`;
-  return html`<section><h2>New</h2><div class="kinds" role="radiogroup" aria-label="Kind">${KINDS.map(([each, label]) => html`<button role="radio" aria-checked=${kind === each} onClick=${() => setKind(each)}>${label}</button>`)}</div>
+  if (!me.value.folders.length) return html`<section><${Empty}>This server was started without a folder to work in. Start it with <code>placet serve start --folder PATH</code>, a folder that you trust.</${Empty}></section>`;
+  return html`<section><h2>New</h2><div class="kinds" role="radiogroup" aria-label="Kind">${KINDS.map(([each, label]) => html`<button role="radio" aria-checked=${kind === each} onClick=${() => go("start", null, { kind: each })}>${label}</button>`)}</div>
     <form class="form" onSubmit=${(event) => { event.preventDefault(); send(); }}>
       <label>Folder <select ...${field("folder")} onChange=${field("folder").onInput}>${me.value.folders.map((each) => html`<option value=${each}>${safe(each)}</option>`)}</select></label>
       <label>${ASKED[kind]} <textarea name="text" rows=${kind === "plan" ? 14 : 4} required ...${field("text")}></textarea></label>

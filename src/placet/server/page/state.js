@@ -55,4 +55,5 @@ async function tellDecided(item) {
 export function listen() {
   on("needs", () => refreshNeeds().catch(() => {}));
   on("reconnected", () => refreshNeeds().catch(() => {}));
+  on("problem", ({ run_id, message }) => toast(`Run ${run_id} cannot go on: ${message}`, "bad"));
 }

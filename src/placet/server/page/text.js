@@ -42,10 +42,14 @@ export function ago(seconds, now = Date.now() / 1000) {
 
 export function duration(ms) {
   if (ms == null) return "";
+  if (ms > 0 && ms < 1) return "<1 ms";
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
   return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
 }
+
+// Plans are named by their file, of which the last part says most.
+export const titleOf = ({ kind, title, source, run_id }) => (kind === "plan" && title.startsWith("/") ? title.split("/").pop() : title || source || run_id);
 
 export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 

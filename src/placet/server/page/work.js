@@ -19,7 +19,7 @@ export function CodingParts({ view, id }) {
     <${Iterations} iterations=${coding.iterations} />
     ${session?.checks?.length > 0 && html`<h3>Checks</h3>${session.checks.map((each) => html`<${CheckLine} check=${each} />`)}`}
     ${!session?.checks?.length && view.checks.length > 0 && html`<h3>Checks</h3>${view.checks.slice(-12).map((each) => html`<${CheckLine} check=${each} />`)}`}
-    ${session?.has_change && html`<${SessionDiff} id=${id} state=${session.state} />`}</div>`;
+    ${session?.has_change && session.state !== "needs_approval" && html`<${SessionDiff} id=${id} state=${session.state} />`}</div>`;
 }
 
 const Iterations = ({ iterations }) => (iterations?.length ? html`<h3>Iterations</h3><div class="tablebox"><table><thead><tr><th>attempt</th><th>iteration</th><th>ended</th><th>checks</th><th>turns</th><th></th></tr></thead><tbody>
