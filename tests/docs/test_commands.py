@@ -77,6 +77,7 @@ ELSEWHERE: dict[str, Elsewhere] = {
     "make bench BENCH_ARGS=--json": Elsewhere(BENCH),
     'make bench BENCH_ARGS="execute --quick"': Elsewhere(BENCH),
     ".venv/bin/python -m benchmarks.profile_execute": Elsewhere(BENCH),
+    ".venv/bin/python -m benchmarks.server_load": Elsewhere(BENCH),
     "make eval-calls": Elsewhere(EVAL),
     "make eval-turns": Elsewhere(EVAL),
     "make eval-do": Elsewhere(EVAL),
