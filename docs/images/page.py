@@ -1,0 +1,67 @@
+"""Take the pictures of the page: `.venv/bin/python docs/images/page.py` writes docs/images/page-*.png.
+
+A real server over a store that real commands have filled, as the tests of the page have it, in Chromium.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from tests.page.filling import fill  # noqa: E402
+from tests.page.serving import Served  # noqa: E402
+from tests.servers.programs import program  # noqa: E402
+
+SCREEN = {"width": 1100, "height": 640}
+PHONE = {"width": 390, "height": 700}
+VIEWS = {"needs": "needs", "run": "runs/plan-2?tab=graph", "loops": "loops"}
+
+
+def main() -> None:
+    """Write all of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        served = Served(Path(folder))
+        fill(served)
+        served.start()
+        try:
+            with sync_playwright() as driver:
+                arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+                browser = driver.chromium.launch(executable_path=program("chromium"), args=arguments)
+                _take(browser, served)
+                browser.close()
+        finally:
+            served.stop()
+
+
+def _take(browser: Browser, served: Served) -> None:
+    context = browser.new_context(viewport=SCREEN, color_scheme="light")
+    page = context.new_page()
+    page.goto(served.link)
+    page.locator("article.decision").first.wait_for()
+    for name, place in VIEWS.items():
+        page.goto(f"{served.origin}/#/{place}")
+        if name == "run":
+            page.locator(".node").first.wait_for()
+            page.locator(".tab").scroll_into_view_if_needed()
+        _picture(page, name)
+    page.set_viewport_size(PHONE)
+    page.goto(f"{served.origin}/#/needs")
+    _picture(page, "phone")
+
+
+def _picture(page: Page, name: str) -> None:
+    page.locator("main h2").first.wait_for()
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(500)  # Until charts and transitions are drawn.
+    page.screenshot(path=HERE / f"page-{name}.png")
+
+
+if __name__ == "__main__":
+    main()
