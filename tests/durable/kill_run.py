@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from placet.durable.sql import SqlJournal
 from placet.events.sql import SqlEvents
 from placet.runtime.journal import Ended, Replay, Started, key_of
 from placet.storage.location import open_database
-from tests.command import PLACET
 
 ACTIONS = 200
 WIDTH = 4
@@ -45,10 +45,20 @@ def plan() -> dict[str, Any]:
 
 
 class KillRun:
-    """One run, killed again and again until it is through."""
+    """One run, killed again and again until it is through; `placet` is how the command line is started."""
 
-    def __init__(self, folder: Path, url: str, run_id: str, chance: random.Random, *, schedule: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        url: str,
+        run_id: str,
+        chance: random.Random,
+        *,
+        schedule: str,
+        placet: Sequence[str],
+    ) -> None:
         self.url = url
+        self._placet = placet
         self.run_id = run_id
         self.effects_file = folder / f"{run_id}.effects"
         self.plan_file = folder / f"{run_id}.json"
@@ -75,7 +85,7 @@ class KillRun:
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start the command line in a process of its own."""
         return subprocess.Popen(
-            [*PLACET, *arguments, "--json"],
+            [*self._placet, *arguments, "--json"],
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -204,7 +214,7 @@ class KillRun:
             assert said == {a["id"] for a in self.plan["actions"]}
             assert events.query(run=self.run_id, kind="proposal_ended")
         verified = subprocess.run(
-            [*PLACET, "log", "verify"],
+            [*self._placet, "log", "verify"],
             env=self._environment,
             capture_output=True,
             text=True,

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ from tests.storage.children import PATIENCE_S, hear, start, tell
 from tests.warm import Warm
 
 CHILD = Path(__file__).with_name("approval_child.py")
-KILLS = 120 if os.environ.get("PLACET_SOAK") else 4
+SOAK = bool(os.environ.get("PLACET_SOAK"))
+KILLS = 120 if SOAK else 4
 PHASES = ("before it was asked", "while it waited", "after the decision")
 
 PLAN = [
@@ -99,7 +100,8 @@ def effects_in(path: Path) -> list[tuple[float, str, str, int]]:
 class KillRun:
     """One run, killed again and again around its questions, until it is through.
 
-    `phases` counts the instants that were met; what was met least is tried for next.
+    `phases` counts the instants that were met; what was met least is tried for next. `python` is how programs
+    are started.
     """
 
     def __init__(
@@ -110,7 +112,9 @@ class KillRun:
         person: Person,
         chance: random.Random,
         phases: Counter[str],
+        python: Sequence[str],
     ) -> None:
+        self._python = python
         self.run_id = run_id
         self.kills = 0
         self.unknown_seen = 0
@@ -165,7 +169,7 @@ class KillRun:
         self._at_work.unlink(missing_ok=True)
         patience = self._chance.choice(["live", "live", "0"]) if not self.kills else "live"
         return subprocess.Popen(
-            [sys.executable, CHILD, self._url, self._effects_file, patience, f"{self.run_id}={document}"],
+            [*self._python, CHILD, self._url, self._effects_file, patience, f"{self.run_id}={document}"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -279,18 +283,24 @@ class KillRun:
         assert report.valid, report
 
 
-@pytest.mark.timeout(3600 if os.environ.get("PLACET_SOAK") else 200)
+@pytest.mark.timeout(3600 if SOAK else 200)
 def test_killed_around_an_approval_nothing_is_lost_repeated_or_done_without_one(
-    tmp_path: Path, database_url: str, person: Person, record_property: Callable[[str, object], None]
+    tmp_path: Path,
+    database_url: str,
+    person: Person,
+    warm: Warm,
+    record_property: Callable[[str, object], None],
 ) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     chance = random.Random(seed)
+    # Every day without the loading, in which nothing is asked.
+    python = [sys.executable] if SOAK else warm.python
     phases: Counter[str] = Counter()
     kills = unknown = runs = 0
 
     # More than asked for, if by chance one of the phases was not met.
     while kills < KILLS or (any(not phases[p] for p in PHASES) and kills < KILLS * 10):
-        run = KillRun(tmp_path, database_url, f"kill-{runs}", person, chance, phases)
+        run = KillRun(tmp_path, database_url, f"kill-{runs}", person, chance, phases, python)
         run.check(run.through(max_kills=3))
         kills += run.kills
         unknown += run.unknown_seen
