@@ -133,8 +133,10 @@ while pid > 1:
         above.add(pid)
     else:
         break
-for pid in above:
-    attempt(os.kill, pid, signal.SIGKILL)
+# Held first: whoever sees another one die must not come to clear up.
+for blow in (signal.SIGSTOP, signal.SIGKILL):
+    for pid in above:
+        attempt(os.kill, pid, blow)
 """,
 )
 

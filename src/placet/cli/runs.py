@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.inputs import Moment, Subject, db_option, json_option, run_argument
+from placet.cli.inputs import Moment, Subject, db_option, file_names, json_option, run_argument
 from placet.cli.output import Output
 from placet.cli.places import (
     NOTHING_YET,
@@ -232,7 +232,9 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
 
 @runs.command(short_help="Write one run as a static page.")
 @run_argument
-@click.option("--html", "target", metavar="FILE", required=True, help="The file to write.")
+@click.option(
+    "--html", "target", metavar="FILE", required=True, shell_complete=file_names, help="The file to write."
+)
 @db_option
 @json_option
 @click.pass_obj

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from placet.cli.inputs import Subject, db_option, json_option, model_option, single
+from placet.cli.inputs import Subject, db_option, folder_names, json_option, model_option, single
 from placet.cli.memory import tenant_option
 from placet.cli.output import Output
 
@@ -80,7 +80,7 @@ def show(output: Output, name: str, tenant: str | None, db: str | None, as_json:
 
 
 @skills.command("import", short_help="Add a skill from a folder.")
-@click.argument("path", metavar="FOLDER")
+@click.argument("path", metavar="FOLDER", shell_complete=folder_names)
 @click.option(
     "--trial", "is_trial", is_flag=True, help="Offer it in half of the runs until it has earned more."
 )

@@ -11,6 +11,7 @@ import { signal } from "./html.js";
 
 export const connected = signal(false);
 
+const ROW_WRITTEN_MS = [1000, 5000];
 const channel = new BroadcastChannel("placet");
 const tab = crypto.randomUUID();
 const listeners = new Map(); // kind -> Set of functions
@@ -43,9 +44,11 @@ function deliver(kind, data, id) {
   for (const listener of listeners.get(kind) ?? []) listener(data);
 }
 
-function arrived(kind, data, id) {
+function arrived(kind, data, id, isRepeat = false) {
   channel.postMessage({ type: "event", kind, data, id });
   deliver(kind, data, id);
+  // The row of a run is written right after its last event: whoever fetched it in between has it as it was.
+  if (kind === "runs" && !isRepeat) for (const later of ROW_WRITTEN_MS) setTimeout(() => arrived(kind, data, null, true), later);
 }
 
 function state(on) {
