@@ -3,8 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-# One more than the cores of a small machine: many tests wait for other processes.
-PYTEST_ARGS ?= -q -n 3 --dist worksteal
+# Two more than the cores of a small machine: many tests wait for other processes.
+PYTEST_ARGS ?= -q -n 4 --dist worksteal
 BENCH_ARGS ?=
 EVAL_ARGS ?=
 
@@ -37,6 +37,7 @@ test: $(STAMP) ## format, lint, strict types, tests (what CI runs)
 	step 'programs' $(BIN)/python -m tests.servers.programs; \
 	step 'MCP conformance' $(BIN)/python -m tests.servers.conformance; \
 	step 'aimock' $(BIN)/python -m tests.servers.aimock; \
+	step 'temporal' $(BIN)/python -m tests.servers.temporal; \
 	step 'local model' wait $$fetching; \
 	step 'tests' $(BIN)/python -m pytest $(PYTEST_ARGS); \
 	step 'types' types; \
@@ -106,7 +107,7 @@ eval-memory: $(STAMP) ## paraphrased questions over conversations: is the fact f
 soak: $(STAMP) ## the property, fault and kill tests with twenty times the examples
 	@$(BIN)/python -m tests.servers.postgres
 	@PLACET_SOAK=1 $(BIN)/python -m pytest -q -n auto --timeout 7200 tests/properties tests/faults \
-	    tests/durable tests/attacks tests/examples tests/turns tests/render tests/verify tests/coder tests/agents tests/loops tests/memory
+	    tests/durable tests/engine tests/attacks tests/examples tests/turns tests/render tests/verify tests/coder tests/agents tests/loops tests/memory tests/packaging tests/docs/test_commands.py tests/test_redaction.py
 
 mutants: $(STAMP) ## break the code in small ways, one at a time; each must turn a test red
 	@$(BIN)/python tests/mutants/run.py "$(ONLY)"
@@ -115,14 +116,18 @@ clean: ## remove the environments and caches
 	rm -rf .venv benchmarks/.peer-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# PIP_CONSTRAINT also reaches the environment in which the package itself is built.
+# PIP_CONSTRAINT also reaches the environment in which the package itself is built. On a terminal a dot every
+# two seconds says that it goes on; the dots end with the shell of the recipe, also after Ctrl-C.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	    echo "Placet needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)." >&2; \
 	    echo "Name another one with: make PYTHON=python3.11 ..." >&2; exit 1; }
-	@echo "Setting up .venv (once; about half a minute)"
-	@$(PYTHON) -m venv .venv || { \
-	    echo "Could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
-	@PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
-	    $(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'
+	@echo "Setting up .venv (once; one to three minutes)"
+	@dots=""; if [ -t 1 ]; then (while sleep 2 && kill -0 $$$$ 2>/dev/null; do printf .; done) & dots=$$!; fi; \
+	rest() { if [ -n "$$dots" ]; then kill $$dots; echo; fi; }; \
+	$(PYTHON) -m venv .venv || { rest; \
+	    echo "Could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }; \
+	PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
+	    $(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'; code=$$?; \
+	rest; exit $$code
 	@touch $@

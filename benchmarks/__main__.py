@@ -18,6 +18,7 @@ from benchmarks import (
     lifetime,
     memory,
     policies,
+    scale,
     startup,
     tools,
     turns,
@@ -43,6 +44,7 @@ SECTIONS = (
     "inference",
     "turns",
     "memory",
+    "scale",
 )
 
 
@@ -75,6 +77,8 @@ async def measure(options: argparse.Namespace) -> list[Section]:
         sections.append(await barrier.run(say))
     if "durable" in wanted:
         sections += await durable.run(say, quick=options.quick)
+    if "scale" in wanted:
+        sections += await asyncio.to_thread(scale.run, say, quick=options.quick)
     if "policies" in wanted:
         sections.append(await policies.run(clock, say))
     if "tools" in wanted:

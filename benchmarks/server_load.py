@@ -2,8 +2,8 @@
 
     .venv/bin/python -m benchmarks.server_load --seconds 60
 
-Prints what each viewer got, the memory of the server at the beginning and at the end, and how long the first
-page of runs takes. A lost, doubled or disordered event is an error (exit code 1).
+Prints what each viewer got, the memory of the server every five seconds, and how long the first page of runs
+takes. A lost, doubled or disordered event is an error (exit code 1).
 """
 
 from __future__ import annotations
@@ -95,12 +95,15 @@ async def load(records: Records, pid: int, origin: str, token: str, given: argpa
         ready = [asyncio.Event() for _ in range(given.viewers)]
         viewers = [asyncio.create_task(watch(client, start + total, each)) for each in ready]
         await asyncio.gather(*(each.wait() for each in ready))
-        before, began = memory(pid), time.perf_counter()
+        began = time.perf_counter()
+        curve: list[int] = []
+        sampling = asyncio.create_task(sample(pid, curve))
         await write(records, given.rate, total)
         wrote = time.perf_counter() - began
         got = await asyncio.gather(*viewers)
         lag = time.perf_counter() - began - wrote
-        after = memory(pid)
+        sampling.cancel()
+        curve.append(memory(pid))
     expected = list(range(start + 1, start + total + 1))
     wrong = sum(each != expected for each in got)
     figures: dict[str, Any] = {
@@ -109,8 +112,7 @@ async def load(records: Records, pid: int, origin: str, token: str, given: argpa
         "events_per_s": round(total / wrote),
         "viewers_with_a_gap": wrong,
         "last_viewer_after_last_event_s": round(lag, 2),
-        "server_mb_before": round(before / 1e6, 1),
-        "server_mb_after": round(after / 1e6, 1),
+        "server_mb_every_5_s": [round(each / 1e6, 1) for each in curve],
         "first_page_ms": [round(each * 1000, 1) for each in took],
         "runs": given.runs,
     }
@@ -152,6 +154,13 @@ async def write(records: Records, rate: int, total: int) -> None:
             written = due
             await asyncio.wrap_future(records.events.write(batch))
         await asyncio.sleep(0.02)
+
+
+async def sample(pid: int, curve: list[int]) -> None:
+    """Look at the memory of the server every five seconds."""
+    while True:
+        curve.append(memory(pid))
+        await asyncio.sleep(5.0)
 
 
 def memory(pid: int) -> int:

@@ -7,18 +7,19 @@ test asks. Where it cannot be started the test fails with the reason: a skipped 
 
 from __future__ import annotations
 
-import tests.bytecode  # isort: skip  # noqa: F401
+from tests.bytecode import compile_for_workers  # isort: skip
 
-import compileall
 import gc
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
@@ -40,9 +41,13 @@ for _provider in PROVIDERS.values():
     for _name in (*_provider.keys, _provider.url_variable, "PLACET_MODEL"):
         os.environ.pop(_name, None)
 
+if (_python := shutil.which("python3")) and Path(_python).read_bytes()[:2] == b"#!":
+    # A script of a version manager: it takes longer than the interpreter, and tests start hundreds.
+    os.environ["PATH"] = f"{sys.base_prefix}/bin{os.pathsep}{os.environ['PATH']}"
+
 # `make soak` is where new examples are looked for; there the property tests choose their own settings.
 settings.register_profile(
-    "steady", max_examples=100 if SOAK else 60, deadline=None, derandomize=True, database=None
+    "steady", max_examples=100 if SOAK else 30, deadline=None, derandomize=True, database=None
 )
 settings.load_profile("steady")
 if not SOAK:
@@ -54,17 +59,53 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile what the processes that tests start will load: where Python may not keep what it compiled
-    (PYTHONDONTWRITEBYTECODE), each of them would compile everything again."""
+    """Compile before the workers start."""
     if not hasattr(config, "workerinput"):
-        for folder in ("src", "tests"):
-            compileall.compile_dir(ROOT / folder, quiet=2)
+        compile_for_workers(config, ROOT)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What loading leaves stays: searching it for garbage, again and again as it grows, finds nothing."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that mostly wait come first: then one worker waits while the others compute.
+
+    Workers take from each other what is last, so at the end all of them would wait for the same few.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/engine/"))
 
 
 def pytest_collection_finish() -> None:
-    """What is here once the tests were found stays to the end: no search for garbage looks at it again."""
-    gc.collect()
+    """What is here once the tests were found stays to the end: no search for garbage looks at it again.
+
+    Those for what tests leave are ten times as far apart as usual: there is room enough.
+    """
     gc.freeze()
+    gc.set_threshold(7_000, 10, 10)
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Of a test that passed, a worker reports the call alone.
+
+    To pack, send and unpack what says that nothing happened before and after it takes as long as most tests.
+    """
+    if not hasattr(item.config, "workerinput") or item.config.getoption("durations") is not None:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    passed = all(report.passed for report in reports)
+    for report in reports:
+        if not passed or report.when == "call":
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 NETWORK = no_network()

@@ -19,6 +19,7 @@ RANKS: dict[str, int] = {
     "errors": 0,
     "extras": 0,
     "ir": 0,
+    "trace_context": 0,
     "truncation": 0,
     "storage": 1,
     "redaction": 1,
@@ -46,8 +47,9 @@ RANKS: dict[str, int] = {
     "loops": 9,
     "render": 10,
     "app": 10,
-    "cli": 11,
-    "server": 11,
+    "engine": 11,
+    "cli": 12,
+    "server": 12,
 }
 
 BESIDE = {

@@ -25,7 +25,7 @@ PLACET = [
     "CodeLimits",
     "Coder",
     "Contract",
-    "SqlRepairs",
+    "Repairs",
     "SqlSessions",
     "Approval",
     "Confinement",
@@ -78,6 +78,11 @@ PLACET = [
     "SqlApprovals",
     "SqlCheckpoints",
     "SqlEvents",
+    "Gauge",
+    "OpenTelemetrySink",
+    "OtelSettings",
+    "current_traceparent",
+    "join_trace",
     "SqlFacts",
     "SqlJournal",
     "SqlTrajectories",
@@ -148,6 +153,17 @@ INFERENCE = [
     "stream",
 ]
 
+ENGINE = [
+    "AgentJob",
+    "ChatJob",
+    "CodeJob",
+    "PlanJob",
+    "RoundJob",
+    "SubmitOptions",
+    "TaskJob",
+    "open_engine",
+]
+
 TESTING = [
     "FakeClock",
     "NetworkGuard",
@@ -168,6 +184,7 @@ PUBLIC = {
     "placet.events": EVENTS,
     "placet.tools": TOOLS,
     "placet.inference": INFERENCE,
+    "placet.engine": ENGINE,
     "placet.server": ["app"],
     "placet.testing": TESTING,
 }

@@ -6,6 +6,7 @@ import ast
 import gc
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -238,6 +239,7 @@ def _allowed() -> set[str]:
     return {line for line in lines if line and not line.startswith("#")}
 
 
+@cache
 def _found() -> set[str]:
     return {
         f"{path.relative_to(SOURCE).as_posix()}: {each}"

@@ -14,6 +14,7 @@ Keep true:
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import importlib
 import os
@@ -27,17 +28,30 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
+from typing import Any, AnyStr, ClassVar
 
 from tests.command import put_on
 
 ROOT = Path(__file__).resolve().parents[1]
 STREAMS = 3
+PID_SIZE = 8
+"""Digits of the number of its process, which come first, for whoever wants to send it signals."""
+HUGE = 2 << 20
+"""Bytes of a huge page."""
+MADV_COLLAPSE = 25
+"""From the header of the kernel: `mmap` has no name for it."""
 CLIENT = Path(__file__).parent / "warm_client.py"
 
 PYTHON = "python:"
 """First among the arguments where no command follows, but a program: no command is called so."""
+CODE = "-c"
+"""In the place of a program's file, where its text follows."""
 
 BESIDES = (
+    "anyio._backends._asyncio",
+    "click._textwrap",
+    "encodings.ascii",
     "encodings.idna",
     "httpx2",
     "jsonschema_rs",
@@ -45,6 +59,7 @@ BESIDES = (
     "mcp.client.streamable_http",
     "mcp.server.mcpserver",
     "psycopg",
+    "rich._unicode_data.unicode17-0-0",
     "rich.table",
     "tomllib",
 )
@@ -54,8 +69,12 @@ BESIDES = (
 class Warm:
     """A process that waits for command lines, and ends with whoever made this."""
 
+    last: ClassVar[Warm]
+    """The one that was made last: that of the tests of this worker."""
+
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.path = folder / "warm"
+        Warm.last = self
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.warm", str(self.path)],
             stdin=subprocess.PIPE,
@@ -63,8 +82,8 @@ class Warm:
             cwd=ROOT,
             env=environment,
         )
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == b"ready\n", "it could not be loaded"
+        self._loaded: set[str] = set()
+        self._until_ready()
 
     @property
     def command(self) -> list[str]:
@@ -73,7 +92,7 @@ class Warm:
 
     @property
     def python(self) -> list[str]:
-        """As `python`, where a program in a file follows, and its arguments."""
+        """As `python`, where a program in a file follows, or `-c` and its text, and its arguments."""
         return [*self.command, PYTHON]
 
     def run(
@@ -85,27 +104,71 @@ class Warm:
         """
         with socket.socket(socket.AF_UNIX) as asked:
             asked.connect(str(self.path))
+            asked.recv(PID_SIZE, socket.MSG_WAITALL)
             names = [f"{name}={value}" for name, value in environment.items()]
             text = b"\0".join(map(os.fsencode, [str(cwd), str(len(arguments)), *arguments, *names]))
             socket.send_fds(asked, [len(text).to_bytes(4, "big")], streams)
             asked.sendall(text)
             return int(asked.makefile().read())
 
+    def load(self, *modules: str) -> None:
+        """Have these loaded for all commands from now on: for tests of which each would load them anew.
+
+        Every fork becomes a little dearer, so they are not loaded before somebody asks.
+        """
+        wanted = [name for name in modules if name not in self._loaded]
+        if wanted:
+            assert self._process.stdin is not None
+            self._process.stdin.write(f"{' '.join(wanted)}\n".encode())
+            self._process.stdin.flush()
+            self._until_ready()
+            self._loaded.update(wanted)
+
+    def _until_ready(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"ready\n", "it could not be loaded"
+
     def close(self) -> None:
         """End it."""
         self._process.communicate(timeout=30)
 
 
+class WarmProcess(subprocess.Popen[AnyStr]):
+    """What a warm process was asked for: signals that are sent to it reach the command itself."""
+
+    command_pid: int
+    """The number of the command's process, as the command knows it. `pid` is that of who asked for it."""
+
+    def __init__(self, words: Sequence[str], **options: Any) -> None:
+        """`words` begin with `Warm.command` or `Warm.python`; the options are those of `Popen`."""
+        place = words.index(str(CLIENT)) + 1
+        with socket.socket(socket.AF_UNIX) as asked:
+            asked.connect(words[place])
+            self.command_pid = int(asked.recv(PID_SIZE, socket.MSG_WAITALL))
+            given = f"{asked.fileno()}:{self.command_pid}"
+            super().__init__(
+                [*words[:place], given, *words[place + 1 :]], pass_fds=[asked.fileno()], **options
+            )
+
+    def send_signal(self, sig: int) -> None:
+        """Once the command has ended this does nothing."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.command_pid, sig)
+
+
 def serve(path: str) -> None:
-    """Do what is asked for at a socket, until stdin ends."""
+    """Do what is asked for at a socket, until stdin ends; each of its lines names modules to load."""
     put_on()
-    for name in (*_modules(), *BESIDES):
-        # Whatever cannot be loaded here is told by the commands that need it.
-        with suppress(Exception):
-            importlib.import_module(name)
+    # Nothing of what is loaded is garbage, and each search would look at all of it.
+    gc.disable()
+    _load(*_modules(), *BESIDES)
     _compile_rules()
+    _read_tools(Path(path).parent)
+    _try_other_user(Path(path).parent)
     # What is here now stays: a child that never looks at it again shares it with us.
     gc.freeze()
+    _join_pages()
     with socket.socket(socket.AF_UNIX) as here:
         here.bind(path)
         here.listen()
@@ -113,11 +176,59 @@ def serve(path: str) -> None:
         _answer_all(here)
 
 
+def _load(*modules: str) -> None:
+    for name in modules:
+        # Whatever cannot be loaded here is told by the commands that need it.
+        with suppress(Exception):
+            importlib.import_module(name)
+
+
 def _compile_rules() -> None:
     """Those by which secrets are found: kept once compiled, and most of what a short command would do."""
     from placet.redaction import Redactor
 
     Redactor()
+
+
+def _read_tools(folder: Path) -> None:
+    """Those that come with Placet, of which each command would read the signatures."""
+    from placet.sandbox.workspace import Workspace
+    from placet.tools.builtin import basic_tools
+
+    workspace = Workspace(folder)
+    basic_tools(workspace)
+    # A command closes all descriptors that are not its own, and would close this one again at its end.
+    workspace.close()
+
+
+def _try_other_user(folder: Path) -> None:
+    """Whether root can become another user in folders like those of tests: each command would start an
+    interpreter to know it."""
+    from placet.sandbox.other_user import can_become
+
+    for number, mode in enumerate((0o700, 0o755)):
+        tried = folder / f"tried-{number}"
+        tried.mkdir(mode=mode)
+        can_become(str(tried))
+
+
+def _join_pages() -> None:
+    """Have the kernel keep what is loaded in huge pages, where it can.
+
+    A fork and the end of a child look at every page there is, which is half of what they cost.
+    """
+    if sys.platform != "linux":
+        return
+    join = ctypes.CDLL(None).madvise
+    join.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        place, rights, _, _, _, *name = line.split()
+        if "w" not in rights or name not in ([], ["[heap]"]):
+            continue
+        first, end = (int(number, 16) for number in place.split("-"))
+        for page in range(-(-first // HUGE) * HUGE, end // HUGE * HUGE, HUGE):
+            # An older kernel refuses, and a fork then takes longer.
+            join(page, HUGE, MADV_COLLAPSE)
 
 
 def _answer_all(here: socket.socket) -> None:
@@ -132,13 +243,20 @@ def _answer_all(here: socket.socket) -> None:
         # One at a time: the next may be about a descriptor that is closed by now, and somebody else's.
         number, _ = events.poll()[0]
         if number == sys.stdin.fileno():
-            return
-        if number == here.fileno():
+            if not (line := sys.stdin.readline()):
+                return
+            _load(*line.split())
+            gc.freeze()
+            print("ready", flush=True)
+        elif number == here.fileno():
             asked, _ = here.accept()
             pid = os.fork()
             if pid == 0:
+                gc.enable()
                 here.close()
                 _answer(asked)
+            with suppress(OSError):
+                asked.sendall(f"{pid:{PID_SIZE}}".encode())
             ended = os.pidfd_open(pid)
             at_work[ended] = pid, asked
             asking[asked.fileno()] = pid
@@ -207,11 +325,15 @@ def _become(cwd: str, arguments: list[str], environment: dict[str, str], streams
 
 def _run_program(path: str, *arguments: str) -> int:
     """As the interpreter does it; what is to be done at its end is done."""
-    sys.argv = [path, *arguments]
-    sys.path[0] = os.path.dirname(os.path.abspath(path))
     code = 0
     try:
-        runpy.run_path(path, run_name="__main__")
+        if path == CODE:
+            sys.argv = [path, *arguments[1:]]
+            exec(compile(arguments[0], "<string>", "exec"), _main_module())
+        else:
+            sys.argv = [path, *arguments]
+            sys.path[0] = os.path.dirname(os.path.abspath(path))
+            runpy.run_path(path, run_name="__main__")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if not isinstance(end.code, int | None):
@@ -222,6 +344,12 @@ def _run_program(path: str, *arguments: str) -> int:
     atexit._run_exitfuncs()
     sys.stdout.flush()
     return code
+
+
+def _main_module() -> dict[str, Any]:
+    """The names of a new `__main__`, where decorators and picklers look for them."""
+    made = sys.modules["__main__"] = ModuleType("__main__")
+    return vars(made)
 
 
 if __name__ == "__main__":

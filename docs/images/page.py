@@ -17,11 +17,20 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from tests.page.filling import fill  # noqa: E402
 from tests.page.serving import Served  # noqa: E402
-from tests.servers.programs import program  # noqa: E402
+from tests.servers.programs import chromium  # noqa: E402
 
-SCREEN = {"width": 1100, "height": 640}
+SCREEN = {"width": 1000, "height": 600}
 PHONE = {"width": 390, "height": 700}
-VIEWS = {"needs": "needs", "run": "runs/plan-2?tab=graph", "loops": "loops"}
+VIEWS = {
+    "needs": "needs",
+    "runs": "runs",
+    "run": "runs/plan-2?tab=graph",
+    "code": "code",
+    "loops": "loops",
+    "agents": "agents",
+    "memory": "memory",
+    "log": "log",
+}
 
 
 def main() -> None:
@@ -33,7 +42,7 @@ def main() -> None:
         try:
             with sync_playwright() as driver:
                 arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-                browser = driver.chromium.launch(executable_path=program("chromium"), args=arguments)
+                browser = driver.chromium.launch(executable_path=chromium(), args=arguments)
                 _take(browser, served)
                 browser.close()
         finally:

@@ -31,6 +31,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = Path(__file__).with_name("terminal.svg")
+PROGRAMS = Path(sys.executable).parent
 
 COLUMNS = 106
 GIVEN = "--tools tools.py --policies policies.toml"
@@ -76,13 +77,13 @@ _FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, monos
 _LABEL = "A terminal: a rule stops a plan; another plan waits for an approval and is resumed"
 
 
-def screen() -> list[Text]:
-    """Run the commands and return the lines of the terminal."""
+def screen(programs: Path = PROGRAMS) -> list[Text]:
+    """Run the commands, with the `placet` of this folder, and return the lines of the terminal."""
     lines: list[Text] = []
     with _example() as folder:
         approval = ""
         for comment, command in COMMANDS:
-            printed = _on_terminal(re.sub(r"\bID\b", approval, command), folder, COLUMNS)
+            printed = _on_terminal(re.sub(r"\bID\b", approval, command), folder, COLUMNS, programs)
             found = re.search(r"approval ([0-9a-f]{12})", Text.from_ansi(printed).plain)
             approval = found[1] if found else approval
             lines += [
@@ -94,18 +95,19 @@ def screen() -> list[Text]:
     return lines[:-1]
 
 
-def tables() -> dict[int, list[Text]]:
-    """Run the commands that print tables, and return the lines of a terminal of each width."""
+def tables(programs: Path = PROGRAMS) -> dict[int, list[Text]]:
+    """Run the commands that print tables, likewise, and return the lines of a terminal of each width."""
     found: dict[int, list[Text]] = {}
     with _example() as folder:
         (folder / "answers.json").write_text(ANSWERS, encoding="utf-8")
         for command in BEFORE:
-            _on_terminal(command, folder, COLUMNS)
+            _on_terminal(command, folder, COLUMNS, programs)
         for width in WIDTHS:
             lines = []
             for command in TABLES:
                 lines.append(Text.assemble(("$ ", "bold green"), (command, "bold")))
-                lines += [Text.from_ansi(line) for line in _on_terminal(command, folder, width).splitlines()]
+                printed = _on_terminal(command, folder, width, programs)
+                lines += [Text.from_ansi(line) for line in printed.splitlines()]
                 lines.append(Text())
             found[width] = lines[:-1]
     return found
@@ -121,10 +123,10 @@ def _example() -> Iterator[Path]:
         yield folder
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, programs: Path) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PLACET_")}
     return environment | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "PLACET_DB": str(folder / "runs.db"),
         "APPROVALS_WORLD": str(folder / "world.txt"),
         "FORCE_COLOR": "1",
@@ -133,11 +135,11 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _on_terminal(command: str, folder: Path, width: int) -> str:
+def _on_terminal(command: str, folder: Path, width: int, programs: Path) -> str:
     """What a command prints as its result on a terminal of so many columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    environment = _environment(folder)
+    environment = _environment(folder, programs)
     environment.pop("COLUMNS", None)
     running = subprocess.Popen(
         ["sh", "-c", command],

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -29,7 +30,7 @@ from placet import MemoryJournal, Runtime
 from placet.checks.contract import Check
 from placet.checks.signature import Signature
 from placet.coder.coder import Coder
-from placet.coder.repairs import Hint, MemoryRepairs
+from placet.coder.repairs import Hint, Repairs
 from placet.coder.session import CodeLimits, Session
 from placet.errors import PlacetError
 from placet.inference.model import Model
@@ -71,23 +72,17 @@ class Mended(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class OneMemory:
+class OneMemory(Repairs):
     """Repairs of many small repositories as if they were one: each bug is a repository of its own here, and
     what helped with one of them would never be recalled for the next."""
 
-    def __init__(self) -> None:
-        self._repairs = MemoryRepairs()
-
     def recall(self, repository: str, signature: Signature) -> Hint | None:
         """Whatever helped against this in any of them."""
-        return self._repairs.recall(_ONE, signature)
+        return super().recall(_ONE, signature)
 
-    def learned(self, repository: str, signature: Signature, approach: str, *, hint: str | None) -> None:
-        """Keep it for all."""
-        self._repairs.learned(_ONE, signature, approach, hint=hint)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._repairs, name)
+    def learned(self, repository: str, signature: Signature, approach: str, **more: Any) -> None:
+        """Store it for all."""
+        super().learned(_ONE, signature, approach, **more)
 
 
 def chosen_bugs(seed: int, only: int | None) -> list[Bug]:
@@ -98,7 +93,7 @@ def chosen_bugs(seed: int, only: int | None) -> list[Bug]:
 
 
 async def mend(
-    model: Model, bug: Bug, program: Program, memory: object, *, seed: int, without: str | None, again: bool
+    model: Model, bug: Bug, program: Program, memory: Repairs, *, seed: int, without: str | None, again: bool
 ) -> Mended:
     """Let the loop work on one bug."""
     with tempfile.TemporaryDirectory(prefix="placet-eval-") as made:
@@ -109,7 +104,7 @@ async def mend(
             model,
             repository,
             home=folder / "home",
-            repairs=memory,  # type: ignore[arg-type]
+            repairs=memory,
             isolation=Isolation("process", folder=_known()),
             limits=CodeLimits(context_tokens=8_192),
             style="small",
@@ -187,14 +182,14 @@ async def measure(
     by_name = {program.name: program for program in programs()}
     environment = model_files("local") if name == "local" else model_environment()
     model = open_model(name, environment)
-    memory: object = OneMemory()
+    memory: Repairs = OneMemory()
     results: list[Mended] = []
     try:
         for bug in todo:
             if bug.name not in had:
                 for _ in range(2 if again else 1):
                     if without == "memory":
-                        memory = MemoryRepairs()
+                        memory = Repairs()
                     mended = await mend(
                         model, bug, by_name[bug.name], memory, seed=seed, without=without, again=again
                     )

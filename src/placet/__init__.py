@@ -61,6 +61,11 @@ _HOME = {
     "SqlApprovals": "placet.approvals.sql",
     "SqlCheckpoints": "placet.runtime.sql",
     "SqlEvents": "placet.events.sql",
+    "Gauge": "placet.events.otel.sink",
+    "OpenTelemetrySink": "placet.events.otel.sink",
+    "OtelSettings": "placet.events.otel.sink",
+    "current_traceparent": "placet.trace_context",
+    "join_trace": "placet.trace_context",
     "SqlJournal": "placet.durable.sql",
     "SqlTrajectories": "placet.runtime.sql",
     "SourcedText": "placet.ir.provenance",
@@ -91,7 +96,7 @@ _HOME = {
     "CodeLimits": "placet.coder.session",
     "Coder": "placet.coder.coder",
     "Contract": "placet.checks.contract",
-    "SqlRepairs": "placet.coder.repairs_sql",
+    "Repairs": "placet.coder.repairs",
     "SqlSessions": "placet.coder.store_sql",
     "LoopEngine": "placet.loops.engine",
     "LoopSpec": "placet.loops.spec",
@@ -108,7 +113,7 @@ if TYPE_CHECKING:
     from placet.assistant.assistant import Assistant
     from placet.checks.contract import Check, Contract
     from placet.coder.coder import Coder
-    from placet.coder.repairs_sql import SqlRepairs
+    from placet.coder.repairs import Repairs
     from placet.coder.session import CodeLimits
     from placet.coder.store_sql import SqlSessions
     from placet.durable.memory import MemoryJournal
@@ -116,6 +121,7 @@ if TYPE_CHECKING:
     from placet.errors import PlacetError, ToolError
     from placet.events.jsonl import JsonlSink
     from placet.events.log import EventLog
+    from placet.events.otel.sink import Gauge, OpenTelemetrySink, OtelSettings
     from placet.events.sql import SqlEvents
     from placet.ir.action import Action
     from placet.ir.call_facts import Confinement, FileEdit, Recovery
@@ -163,6 +169,7 @@ if TYPE_CHECKING:
     from placet.tools.builtin import basic_tools
     from placet.tools.context import Cancel, ToolContext
     from placet.tools.tool import tool
+    from placet.trace_context import current_traceparent, join_trace
     from placet.turns.limits import TurnLimits
     from placet.verify.equivalent import equivalent
     from placet.verify.optimize import optimize
@@ -182,7 +189,7 @@ __all__ = [
     "CodeLimits",
     "Coder",
     "Contract",
-    "SqlRepairs",
+    "Repairs",
     "SqlSessions",
     "Approval",
     "Confinement",
@@ -235,6 +242,11 @@ __all__ = [
     "SqlApprovals",
     "SqlCheckpoints",
     "SqlEvents",
+    "Gauge",
+    "OpenTelemetrySink",
+    "OtelSettings",
+    "current_traceparent",
+    "join_trace",
     "SqlFacts",
     "SqlJournal",
     "SqlTrajectories",

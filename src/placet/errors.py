@@ -19,7 +19,9 @@
     ├── RunError              a run that cannot be started or resumed as asked (CLI exit code 2)
     │   ├── UnknownRun        no such run is kept
     │   ├── RunExists         its id is taken
-    │   └── RunHeld           another process is at work on it
+    │   ├── RunHeld           another process is at work on it
+    │   └── NamesMissing      a worker lacks tools, agents or models that it needs
+    ├── EngineUnreachable     the cluster that brings work to workers does not answer (CLI exit code 2)
     ├── McpUnreachable        an MCP server cannot be started or reached (CLI exit code 2)
     ├── IsolationMissing      commands are not kept from enough here (CLI exit code 2)
     ├── EnvironmentBroken     a check cannot run on this machine, whatever is changed (CLI exit code 2)
@@ -255,6 +257,26 @@ class RunHeld(RunError):
     code = "run.held"
 
 
+class NamesMissing(RunError):
+    """A worker lacks names that a run needs. Nothing was begun."""
+
+    code = "run.missing"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names: tuple[str, ...] = tuple(names)
+        """Each with its kind, such as `tool mail.send`."""
+        super().__init__(
+            f"No worker here has: {', '.join(self.names)}. Start one that has it, or add it to the folder of "
+            "the run and retry."
+        )
+
+
+class EngineUnreachable(PlacetError):
+    """The cluster that brings work to workers does not answer."""
+
+    code = "engine.unreachable"
+
+
 class McpUnreachable(PlacetError):
     """An MCP server that a program declares cannot be started or reached. Nothing was called."""
 
@@ -426,7 +448,9 @@ class UnknownTool(UsageError):
 
     def __init__(self, name: str, *, known: Iterable[str] = ()) -> None:
         self.name = name
-        super().__init__(f"{unknown_tool(name, known)}. See the known ones with: placet tools")
+        words = unknown_tool(name, known)
+        stop = "" if words.endswith("?") else "."
+        super().__init__(f"{words}{stop} See the known ones with: placet tools")
 
 
 class UnknownSession(UsageError):

@@ -13,11 +13,14 @@ from collections.abc import Mapping
 
 DISTRIBUTION = "placet"
 EXTRAS: Mapping[str, str] = {
+    "durable": "dbos",
     "embed": "onnxruntime",
     "local": "xllamacpp",
     "mcp": "mcp",
+    "otel": "opentelemetry.exporter.otlp.proto.http",
     "postgres": "psycopg",
     "server": "uvicorn",
+    "temporal": "temporalio",
 }
 """Each extra, and the module by which it is known to be installed."""
 
@@ -28,7 +31,7 @@ def is_installed(extra: str) -> bool:
 
 
 def has_module(name: str) -> bool:
-    """Return whether a top-level module can be imported, without importing it."""
+    """Return whether a module can be imported, without importing it. (Its packages are.)"""
     from importlib.util import find_spec
 
     try:

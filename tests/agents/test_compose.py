@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placet import Runtime, TurnLimits, tool
+from placet import MemoryApprovals, MemoryJournal, Runtime, TurnLimits, tool
 from placet.agents.compose import (
     agent_tool,
     map_reduce,
@@ -23,11 +23,12 @@ from placet.agents.compose import (
     winner,
 )
 from placet.agents.runner import AgentRunner
-from placet.agents.spec import AgentSpec
+from placet.agents.spec import AgentLimits, AgentSpec
 from placet.errors import UsageError
 from placet.inference import Scripted
 from placet.inference.messages import ToolResult
-from placet.inference.model import Request
+from placet.inference.model import Request, Result
+from placet.inference.usage import Usage
 from tests.agents.trying import call, last_said, told
 
 
@@ -366,6 +367,78 @@ async def test_a_budget_goes_on_from_what_was_used_before() -> None:
         assert second.elapsed_ms >= passed_ms
         second.spend(50, 0.0)
         assert second.used_up() == "max_tokens"
+
+
+def spends(tokens: int, *calls: Any) -> Any:
+    """A model that makes one more of these calls each time, then is done; an answer takes so many tokens."""
+
+    def answer(request: Request) -> Result:
+        made = sum(isinstance(message, ToolResult) for message in request.messages)
+        usage = Usage(input=tokens, output=0)
+        if made < len(calls):
+            return Result(calls=[calls[made]], usage=usage, cost=0.0, stop="calls")
+        return Result(text="done", usage=usage, cost=0.0)
+
+    return answer
+
+
+async def test_what_a_grandchild_uses_counts_for_its_caller_and_for_the_team() -> None:
+    grand = agent("grand", spends(30))
+    runtime = Runtime(tools=[agent_tool(grand, AgentSpec(id="child", identity="x", tools=("grand",)))])
+    child = agent("child", spends(10, call("grand", task="go")), "grand", runtime=runtime)
+    lead = agent("lead", spends(5, call("child", task="go")), "grand", runtime=runtime)
+
+    async with one_budget(Runtime(), TurnLimits(tokens=1000)) as team:
+        result = await supervisor(lead, [child], "go", budget=team)
+
+    # Twice the lead, twice the child, once the grandchild; no answer counts twice.
+    assert result.succeeded
+    assert team.tokens == 5 * 2 + 10 * 2 + 30
+
+
+@pytest.mark.parametrize("most", [39, 1000])
+async def test_a_limit_of_the_caller_holds_for_the_agents_it_calls(most: int) -> None:
+    grand = Scripted(spends(30, *[call("nothing")] * 3))
+    child = agent("child", grand)
+    runtime = Runtime(tools=[agent_tool(child, AgentSpec(id="lead", identity="x", tools=("child",)))])
+    lead = agent(
+        "lead",
+        spends(10, call("child", task="go")),
+        "child",
+        runtime=runtime,
+        limits=AgentLimits(tokens=most),
+    )
+
+    result = await lead.run("go")
+
+    asked = len(grand.requests)
+    assert (result.status, asked) == (("budget", 1) if most == 39 else ("success", 4))
+
+
+async def test_an_agent_that_is_resumed_counts_no_answer_again() -> None:
+    @tool(risk="destructive")
+    def asks() -> str:
+        """Needs a person."""
+        return "asked"
+
+    approvals = MemoryApprovals()
+    runtime = Runtime(tools=[asks], journal=MemoryJournal(), approvals=approvals, patience_s=0)
+    spec = AgentSpec(id="a", identity="x", tools=("asks",))
+    runner = AgentRunner(runtime, Scripted(spends(20, call("asks"))), spec)
+
+    async with one_budget(runtime, TurnLimits(tokens=100)) as team:
+        waits = await runner.run("go", run_id="r", budget=team)
+        assert (waits.status, team.tokens) == ("waiting", 20)
+        (asked,) = approvals.pending(run="r")
+        approvals.decide(asked.id, "once", by="a person")
+
+        done = await runner.resume("r", budget=team)
+
+        assert (done.status, team.tokens) == ("success", 40)
+    async with one_budget(runtime, TurnLimits(tokens=100)) as other:
+        # Whoever has not counted it yet counts what the journal says, once.
+        again = await runner.resume("r", budget=other)
+        assert (again.status, other.tokens) == ("success", 40)
 
 
 async def test_an_empty_input_is_refused_by_its_number_before_anything_is_asked() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,7 @@ def test_each_scenario_is_a_test_of_its_own(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA", "test_it.py"],
         cwd=tmp_path,
+        env={**os.environ, "PYTEST_ADDOPTS": "-p no:schemathesis"},
         capture_output=True,
         text=True,
         timeout=100,

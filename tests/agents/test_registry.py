@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from placet.agents.registry import AgentRegistry, look
+from placet.agents.report import Report, ScenarioReport, Trial
 from placet.agents.spec import AgentSpec
 from placet.agents.sql import SqlAgents, has_agents
-from placet.agents.versions import MOST_VERSIONS, AgentStore, MemoryAgents, SuccessRecord
+from placet.agents.versions import MOST_VERSIONS, AgentStore, MemoryAgents, SuccessRecord, digest_of
 from placet.errors import InputError, PolicyFileError, UsageError
 from placet.storage.location import open_database
 
@@ -262,3 +263,20 @@ def test_a_file_that_cannot_be_written_leaves_no_half_behind(tmp_path: Path) -> 
         registry._write(registry.places[0], "a", ".toml", "\udcff")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_newest_test_of_an_agent_is_stored_with_what_was_tested(store: AgentStore) -> None:
+    def report(passed: bool) -> Report:
+        trials = tuple(Trial(number=n, passed=passed or n == 1, status="succeeded") for n in (1, 2))
+        return Report(agent="a", k=2, scenarios=(ScenarioReport(name="s", input="x", trials=trials),))
+
+    store.store_report("/p", "a", "one", report(passed=True))
+    store.store_report("/p", "a", "two", report(passed=False))
+    store.store_report("user", "a", "three", report(passed=True))
+    found = store.reports("/p")
+
+    assert list(found) == ["a"]
+    assert found["a"].digest == digest_of("two")
+    assert found["a"].report.passed == 0
+    assert found["a"].report.scenarios[0].times == 1
+    assert store.reports("elsewhere") == {}

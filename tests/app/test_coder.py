@@ -12,6 +12,7 @@ from placet.app.app import open_records
 from placet.app.coder import find_session, kept_contract, open_coder, session_data
 from placet.app.governance import Question
 from placet.app.isolation import lower
+from placet.app.options import RunOptions
 from placet.checks.contract import Check, CheckResult, Contract
 from placet.coder.session import Attempt, Iteration, Session
 from placet.errors import ModelMissing, PolicyFileError, TrustError, UsageError
@@ -34,7 +35,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def level_of(project: Path, **options: Any) -> str | None:
-    with open_coder(project, db="none", works=False, **options) as app:
+    with open_coder(project, RunOptions(**options), db="none", works=False) as app:
         return app.required.level
 
 
@@ -50,7 +51,7 @@ def test_work_needs_the_kernel_unless_a_person_asks_for_less(
     )
 
     for options in ({}, {"isolation": "changes"}, {"isolation": "none"}):
-        with pytest.raises(ModelMissing), open_coder(project, db="none", **options):  # type: ignore[arg-type]
+        with pytest.raises(ModelMissing), open_coder(project, RunOptions(**options), db="none"):  # type: ignore[arg-type]
             pass
     lower(project, "changes", os.environ, for_s=60, because="a test")
     with pytest.raises(ModelMissing), open_coder(project, db="none"):

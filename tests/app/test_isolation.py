@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from placet import Isolation, Runtime, basic_tools
-from placet.app.app import ON_PAPER, open_app
+from placet.app.app import open_app
 from placet.app.governance import Demand, demanded, gather
 from placet.app.isolation import (
     LONGEST_S,
@@ -26,6 +26,7 @@ from placet.app.isolation import (
     required,
     way_out,
 )
+from placet.app.options import RunOptions
 from placet.app.reach import Reach
 from placet.app.settings import Settings, parse_settings
 from placet.errors import PolicyFileError, TrustError, UsageError
@@ -157,11 +158,11 @@ def test_hosts_and_trusted_tools_reach_the_runtime(env: dict[str, str], write: W
 
     made = isolation_for(Required("process", "process"), rules, env)
 
-    assert (made.required, made.hosts, made.trusted) == ("process", rules.command_hosts, {"t"})
+    assert (made.required, made.hosts, made.trusted) == ("process", rules.own.command_hosts, {"t"})
     assert made.folder == tmp_path / "data" / "placet"
     # http_get is in the host's process: it speaks to whom commands may speak to.
-    assert hosts_of_http(Required("process", "process"), rules) is rules.command_hosts
-    assert hosts_of_http(Required("none", "none"), rules) is rules.hosts
+    assert hosts_of_http(Required("process", "process"), rules) is rules.own.command_hosts
+    assert hosts_of_http(Required("none", "none"), rules) is rules.own.hosts
 
 
 def test_where_commands_have_no_network_http_get_has_none(env: dict[str, str], tmp_path: Path) -> None:
@@ -446,7 +447,7 @@ def test_a_tool_is_withheld_for_what_it_is(
 ) -> None:
     path = write(file, TOML if file.endswith("toml") else PYTHON)
 
-    with open_app(tools=str(path), asking=ON_PAPER) as app:
+    with open_app(RunOptions(tools=str(path)), on_paper=True) as app:
         reason = app.runtime.tools.withheld[tool]
         assert app.runtime.tools.get(tool) is None
     assert says in reason
@@ -455,21 +456,21 @@ def test_a_tool_is_withheld_for_what_it_is(
     assert ("own process" in reason) == (tool == "price")
 
     person.write_text(f'[isolation]\nrequire = "process"\ntrusted_tools = ["{tool}"]\n')
-    with open_app(tools=str(path), asking=ON_PAPER) as app:
+    with open_app(RunOptions(tools=str(path)), on_paper=True) as app:
         assert tool in app.runtime.tools
         assert app.unknown_trusted == []
 
 
 def test_it_is_known_where_a_tool_runs_and_whom_it_may_speak_to(person: Path, write: Write) -> None:
-    with open_app(tools=str(write("t.toml", TOML)), asking=ON_PAPER) as app:
+    with open_app(RunOptions(tools=str(write("t.toml", TOML))), on_paper=True) as app:
         reach = {
             name: app.reach_of(name) for name in ("inside", "plain", "outer", "shell", "grep", "files.read")
         }
         assert app.unknown_trusted == ["outr"]
     person.write_text("")
-    with open_app(tools=str(write("t.toml", TOML)), isolation="none", asking=ON_PAPER) as app:
+    with open_app(RunOptions(tools=str(write("t.toml", TOML)), isolation="none"), on_paper=True) as app:
         unconfined = [app.reach_of(name).runs_in for name in ("inside", "shell", "outer")]
-    with open_app(tools=str(write("t.py", PYTHON)), asking=ON_PAPER) as app:
+    with open_app(RunOptions(tools=str(write("t.py", PYTHON))), on_paper=True) as app:
         python = app.reach_of("price")
 
     assert reach == {

@@ -92,6 +92,7 @@ def test_what_is_interrupted_changes_nothing(own: dict[str, str]) -> None:
         ({"a": {**COMMAND, "comand": []}}, "servers.a.comand", "Did you mean 'command'?"),
         ({"a": {**COMMAND, "command": []}}, "servers.a.command", "it is empty"),
         ({"a": {**COMMAND, "command": [""]}}, "servers.a.command", "it is empty"),
+        ({"a": {"url": " "}}, "servers.a.url", "it is empty"),
         ({"a": {**COMMAND, "folder": "/a\0b"}}, "servers.a.folder", "no whole path"),
         ({"a": {"url": "https://x/\x01"}}, "servers.a.url", "characters that a URL cannot have"),
         (
@@ -99,9 +100,9 @@ def test_what_is_interrupted_changes_nothing(own: dict[str, str]) -> None:
             "servers.a.tools.t\x1b",
             "letters, digits, _ . / and -",
         ),
-        ({"a": {**COMMAND, "command": "ls"}}, "servers.a.command", "expected a list of texts, got a text"),
-        ({"a": {**COMMAND, "command": [1]}}, "servers.a.command[0]", "expected a text, got a number"),
-        ({"a": {"command": ["x"]}}, "servers.a.folder", "expected a text"),
+        ({"a": {**COMMAND, "command": "ls"}}, "servers.a.command", "expected a list, got a text"),
+        ({"a": {**COMMAND, "command": [1]}}, "servers.a.command[0]", "expected a text, got a whole number"),
+        ({"a": {"command": ["x"]}}, "servers.a.folder", "no whole path"),
         ({"a": {**COMMAND, "folder": "here"}}, "servers.a.folder", "no whole path"),
         ({"a": {**COMMAND, "headers": {}}}, "servers.a.headers", "the other kind"),
         ({"a": {**COMMAND, "environment": ["A=b"]}}, "servers.a.environment", "never what it holds"),
@@ -115,9 +116,9 @@ def test_what_is_interrupted_changes_nothing(own: dict[str, str]) -> None:
         ),
         ({"a": {"url": "https://x", "headers": {"A b": "V"}}}, "servers.a.headers.A b", "no header"),
         ({"a": {**COMMAND, "timeout_s": 0}}, "servers.a.timeout_s", "above zero"),
-        ({"a": {**COMMAND, "timeout_s": True}}, "servers.a.timeout_s", "above zero"),
+        ({"a": {**COMMAND, "timeout_s": True}}, "servers.a.timeout_s", "expected a number"),
         ({"a": {**COMMAND, "tools": []}}, "servers.a.tools", "expected an object, got a list"),
-        ({"a": {**COMMAND, "tools": {"t": {}}}}, "servers.a.tools.t.input_schema", "got nothing"),
+        ({"a": {**COMMAND, "tools": {"t": {}}}}, "servers.a.tools.t.input_schema", "it is missing"),
         (
             {"a": {**COMMAND, "tools": {"t": {**TOOL, "read_only": 1}}}},
             "servers.a.tools.t.read_only",
@@ -126,7 +127,7 @@ def test_what_is_interrupted_changes_nothing(own: dict[str, str]) -> None:
         (
             {"a": {**COMMAND, "tools": {"t": {**TOOL, "description": 1}}}},
             "servers.a.tools.t.description",
-            "expected a text, got a number",
+            "expected a text, got a whole number",
         ),
         ({"a": {**COMMAND, "tools": {"t": {**TOOL, "risk": "low"}}}}, "servers.a.tools.t.risk", "is no key"),
         (

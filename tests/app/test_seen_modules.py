@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,25 @@ def test_a_second_project_gets_its_own_modules(project: Project, tmp_path: Path)
         words.append(each.load()())
 
     assert words == ["first first", "second second", "first first"]
+
+
+def test_projects_that_are_loaded_and_called_at_once_get_their_own_modules(tmp_path: Path) -> None:
+    """As runs of a worker are: also what a tool imports when it is called is of its own project."""
+    projects = [Project(tmp_path.resolve() / word) for word in ("first", "second")]
+    for each in projects:
+        each.write("settings.toml", 'tools = "tools.py"\n')
+        late = "    time.sleep(0.01)\n    import seen_o.p\n    return seen_n.WORD + ' ' + seen_o.p.WORD\n"
+        each.write("tools.py", f"import time, seen_n\n{TOOLS}{late}")
+        for name in ("seen_n.py", "seen_o/p.py"):
+            each.write(name, f"import time\ntime.sleep(0.01)\nWORD = '{each.folder.name}'\n")
+        each.load()  # It is asked for once.
+    both = [projects[n % 2] for n in range(12)]
+
+    with ThreadPoolExecutor(6) as pool:
+        said = list(pool.map(lambda each: each.load()(), both))
+
+    assert said == [f"{each.folder.name} {each.folder.name}" for each in both]
+    assert importlib.util.find_spec("no_such_module_anywhere") is None
 
 
 def test_an_error_beside_the_tools_names_the_line_of_the_import(project: Project) -> None:

@@ -65,6 +65,7 @@ with open_database(url) as database:
 """
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("other", ["deny", "once"])
 def test_of_processes_that_decide_at_once_exactly_one_wins(database_url: str, other: str) -> None:
     """Also if they say the same."""
@@ -109,6 +110,7 @@ with open_database(url) as database:
 """
 
 
+@pytest.mark.usefixtures("warm")
 def test_of_processes_that_revoke_at_once_exactly_one_wins(database_url: str) -> None:
     with open_database(database_url) as database:
         ledger = SqlApprovals(database, clock=FakeClock(START))

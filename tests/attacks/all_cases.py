@@ -16,5 +16,7 @@ from tests.attacks.ordinary_git import WITH_GIT
 from tests.attacks.ordinary_programs import WITH_PROGRAMS
 
 BATCHES = [FILES, GIT, SECRETS, NETWORK, PROCESSES, KERNEL, LIMITS, TERMINAL]
+TOGETHER = [[FILES, SECRETS, PROCESSES, TERMINAL], [GIT, NETWORK], [KERNEL, LIMITS]]
+"""What one process runs: each takes longer to start than some of the kinds take."""
 CASES: dict[str, Case] = by_name(BATCHES)
 ORDINARY: dict[str, Ordinary] = {command.name: command for command in (*WITH_GIT, *WITH_PROGRAMS)}

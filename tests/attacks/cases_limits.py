@@ -10,6 +10,8 @@ from tests.attacks.case import Batch
 
 LIMITS = Batch("limits")
 _SHORT = Limits(time_s=1, output_bytes=1 * MIB, memory_bytes=128 * MIB, processes=40, disk_bytes=16 * MIB)
+_NARROW = Limits(time_s=10, output_bytes=1 * MIB, memory_bytes=64 * MIB, processes=40, disk_bytes=16 * MIB)
+"""So that there is less to fill."""
 _ROOMY = Limits(time_s=10, output_bytes=1 * MIB, memory_bytes=512 * MIB, processes=40, disk_bytes=16 * MIB)
 """So that what fills memory and is counted as disk is not ended for the memory first."""
 
@@ -19,12 +21,12 @@ LIMITS.python(
     "many children",
     "pids",
     """
-for _ in range(120):
+for _ in range(60):
     if os.fork() == 0:
         time.sleep(3)
         os._exit(0)
 hold()
-reached("120 processes")
+reached("60 processes")
 """,
     bare=False,
 )
@@ -34,7 +36,7 @@ LIMITS.python(
     """
 one, two = os.pipe()
 os.set_inheritable(two, True)
-for _ in range(7):
+for _ in range(6):
     os.fork()
 os.write(two, b"x")
 if os.getpid() != os.getsid(0):
@@ -43,8 +45,8 @@ hold()
 """
     + """
 # Its own forks may all have worked while those of its children did not: only who came through counts.
-if len(os.read(one, 1000)) >= 128:
-    reached("128 processes")
+if len(os.read(one, 1000)) >= 64:
+    reached("64 processes")
 """,
     bare=False,
 )
@@ -52,14 +54,14 @@ LIMITS.python(
     "sessions of their own",
     "pids",
     """
-for _ in range(120):
+for _ in range(60):
     if os.fork() == 0:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(3)
         os._exit(0)
 hold()
-reached("120 sessions")
+reached("60 sessions")
 """,
     bare=False,
 )
@@ -86,61 +88,76 @@ os._exit(0)
 
 # Memory
 
+_TOUCH = """
+def touch(room):
+    # A page is there once it is written to.
+    room[::4096] = b"x" * (len(room) // 4096)
+    return room
+"""
 LIMITS.python(
     "memory of one process",
     "memory",
-    """
-kept = [bytearray(os.urandom(1024) * 4096) for _ in range(75)]
+    _TOUCH
+    + """
+kept = [touch(bytearray(5 << 20)) for _ in range(30)]
 hold()
-reached("300 MiB")
+reached("150 MiB")
 """,
+    limits=_NARROW,
     bare=False,
 )
 LIMITS.python(
     "memory of several",
     "memory",
-    """
+    _TOUCH
+    + """
+import select
 ready, told = os.pipe()
 for _ in range(6):
     if os.fork() == 0:
-        kept = bytearray(os.urandom(1024) * 1024 * 50)
+        kept = touch(bytearray(25 << 20))
         os.write(told, b"x")
         time.sleep(5)
         os._exit(0)
-os.close(told)
 had = 0
-while had < 6 and os.read(ready, 1):
-    had += 1
-hold()
-if had == 6 and os.waitpid(-1, os.WNOHANG) == (0, 0):
-    reached("300 MiB together")
+def are_there():
+    return os.waitpid(-1, os.WNOHANG) == (0, 0)
+while had < 6 and are_there():
+    if select.select([ready], [], [], 0.02)[0]:
+        had += len(os.read(ready, 6))
+if had == 6:
+    hold()
+    if are_there():
+        reached("150 MiB together")
 """,
+    limits=_NARROW,
     bare=False,
 )
 LIMITS.python(
     "memory in files without a name",
     "memory",
     """
-for number in range(30):
+for number in range(15):
     made = os.memfd_create("room")
     for _ in range(10):
         os.write(made, os.urandom(1024) * 1024)
 hold()
-reached("300 MiB in files of memory")
+reached("150 MiB in files of memory")
 """,
+    limits=_NARROW,
     bare=False,
 )
 LIMITS.python(
     "memory that is shared",
     "memory",
-    """
+    _TOUCH
+    + """
 import mmap
-room = mmap.mmap(-1, 300 << 20)
-for at in range(0, 300 << 20, 4096):
-    room[at] = 1
+kept = touch(mmap.mmap(-1, 150 << 20))
 hold()
-reached("300 MiB shared")
+reached("150 MiB shared")
 """,
+    limits=_NARROW,
     bare=False,
 )
 LIMITS.python(
@@ -150,7 +167,7 @@ LIMITS.python(
 libc.shmat.restype = ctypes.c_void_p
 kept = []
 try:
-    for _ in range(30):
+    for _ in range(15):
         number = libc.shmget(0, 10 << 20, 0o1600)
         if number < 0:
             break
@@ -159,12 +176,13 @@ try:
         ctypes.memset(at, 1, 10 << 20)
         libc.shmdt(ctypes.c_void_p(at))
     hold()
-    if len(kept) == 30:
-        reached("300 MiB in segments that nobody has mapped")
+    if len(kept) == 15:
+        reached("150 MiB in segments that nobody has mapped")
 finally:
     for number in kept:
         libc.shmctl(number, 0, None)
 """,
+    limits=_NARROW,
 )
 
 # Disk
@@ -282,9 +300,7 @@ LIMITS.python(
     """
 for number in range(1, 32):
     attempt(signal.signal, number, signal.SIG_IGN)
-end = time.monotonic() + 3
-while time.monotonic() < end:
-    pass
+hold(3)
 reached("late")
 """,
     limits=_SHORT,

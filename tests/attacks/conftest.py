@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from placet.sandbox.isolation import By
-from tests.attacks.all_cases import BATCHES, CASES, ORDINARY
+from tests.attacks.all_cases import CASES, ORDINARY, TOGETHER
 from tests.attacks.hosts import Host, ask_once, can_be
 from tests.attacks.run import Asked, Outcome
 
@@ -36,7 +36,7 @@ def wanted(request: pytest.FixtureRequest) -> Mapping[str, set[str]]:
 
 @pytest.fixture
 def outcome_of(request: pytest.FixtureRequest, wanted: Mapping[str, set[str]], shared: Path) -> OutcomeOf:
-    """What came of a case on a machine. Those of its kind that the same test asks for are run with it.
+    """What came of a case on a machine. Others that the same test asks for are run with it.
 
     Those of other tests are not: where a few attacks are looked at, only those few are run.
     """
@@ -45,8 +45,9 @@ def outcome_of(request: pytest.FixtureRequest, wanted: Mapping[str, set[str]], s
     def find(host: Host, name: str, by: By) -> Outcome:
         can_be(host)
         if name in CASES:
-            (batch,) = (batch for batch in BATCHES if CASES[name] in batch.cases)
-            names, what = [case.name for case in batch.cases if case.name in together], "attacks"
+            (batches,) = (each for each in TOGETHER if any(CASES[name] in batch.cases for batch in each))
+            cases = [case.name for batch in batches for case in batch.cases]
+            names, what = [each for each in cases if each in together], "attacks"
         else:
             names, what = [each for each in ORDINARY if each in together], "ordinary"
         asked = Asked(what=what, names=names, by=by)  # type: ignore[arg-type]

@@ -69,27 +69,26 @@ def can_be(host: Host) -> None:
     pytest.skip(why)
 
 
-def ask(host: Host, asked: Asked) -> list[Outcome]:
-    """Run cases on a machine; what came of each."""
-    return [msgspec.json.decode(line, type=Outcome) for line in _lines(host, asked)]
-
-
 def ask_facts(host: Host, shared: Path) -> Report:
     """What a machine says of itself, asked once."""
-    (line,) = _once(host, Asked(what="facts"), shared)
+    (line,) = _once(host, [Asked(what="facts")], shared)
     return msgspec.json.decode(line, type=Report)
 
 
 def ask_once(host: Host, asked: Asked, shared: Path) -> dict[str, Outcome]:
-    """As `ask`, by name, but only one of the processes that test together really does it.
+    """Run cases on a machine; what came of each, by its name.
 
-    `shared` is a folder that all of them have.
+    Only one of the processes that test together really does it. `shared` is a folder that all of them have.
     """
-    outcomes = (msgspec.json.decode(line, type=Outcome) for line in _once(host, asked, shared))
-    return {outcome.name: outcome for outcome in outcomes}
+    return {outcome.name: outcome for outcome in ask_each_once(host, [asked], shared)}
 
 
-def _once(host: Host, asked: Asked, shared: Path) -> list[bytes]:
+def ask_each_once(host: Host, asked: Sequence[Asked], shared: Path) -> list[Outcome]:
+    """As `ask_once`, one after the other in one process; what came of each case, in order."""
+    return [msgspec.json.decode(line, type=Outcome) for line in _once(host, asked, shared)]
+
+
+def _once(host: Host, asked: Sequence[Asked], shared: Path) -> list[bytes]:
     key = hashlib.sha256(msgspec.json.encode((host, asked))).hexdigest()[:24]
     path = shared / f"attacks-{key}.json"
     failed = path.with_suffix(".failed")
@@ -106,9 +105,11 @@ def _once(host: Host, asked: Asked, shared: Path) -> list[bytes]:
     return path.read_bytes().splitlines()
 
 
-def _lines(host: Host, asked: Asked) -> list[bytes]:
+def _lines(host: Host, asked: Sequence[Asked]) -> list[bytes]:
     with _folder(host) as base:
-        asked = msgspec.structs.replace(asked, base=str(base))
+        words = [
+            msgspec.json.encode(msgspec.structs.replace(each, base=str(base))).decode() for each in asked
+        ]
         home = base / "home"
         environment = {
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
@@ -119,9 +120,11 @@ def _lines(host: Host, asked: Asked) -> list[bytes]:
             "SSH_AUTH_SOCK": str(home / ".ssh" / "agent"),
             "PLACET_TEST_TOKEN": f"secret-host-{os.urandom(8).hex()}",
             "PYTHONDONTWRITEBYTECODE": "1",
+            # The code beside these tests, also where another is installed, as in a copy with a defect.
+            "PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}",
         }
-        python = [sys.executable, "-m", "tests.attacks.run", msgspec.json.encode(asked).decode()]
-        with _alone(host, asked):
+        python = [sys.executable, "-m", "tests.attacks.run", *words]
+        with _alone(asked):
             done = subprocess.run(
                 _argv(host, base, python),
                 cwd=REPOSITORY,
@@ -136,12 +139,12 @@ def _lines(host: Host, asked: Asked) -> list[bytes]:
 
 
 @contextmanager
-def _alone(host: Host, asked: Asked) -> Iterator[None]:
+def _alone(asked: Sequence[Asked]) -> Iterator[None]:
     """Keep attacks that are not held, or not wholly, from those of another process of this user."""
     if IS_ROOT:
         yield
         return
-    is_held = asked.by == "bubblewrap" and not asked.without
+    is_held = all(each.by == "bubblewrap" and not each.without for each in asked)
     with open(Path(tempfile.gettempdir(), f"placet-attacks-{os.getuid()}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH if is_held else fcntl.LOCK_EX)
         yield

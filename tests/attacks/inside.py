@@ -1,20 +1,38 @@
 """What Python attacks begin with. It runs inside the sandbox, on a bare interpreter."""
 
 # ruff: noqa: F401
-import ctypes
+import _signal as signal
 import os
-import signal
-import socket
-import struct
 import sys
 import time
 
+
+class Later:
+    """A module, or what it makes, once it is used. To load all of them takes longer than most attacks."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def __getattr__(self, name):
+        if "made" not in self.__dict__:
+            self.made = self.make()
+        return getattr(self.made, name)
+
+
+def _libc():
+    made = ctypes.CDLL(None, use_errno=True)
+    made.syscall.restype = ctypes.c_long
+    return made
+
+
+ctypes = Later(lambda: __import__("ctypes"))
+socket = Later(lambda: __import__("socket"))
+struct = Later(lambda: __import__("struct"))
+libc = Later(_libc)
 E = os.environ
 OUTSIDE, HOME, WORK = E["OUTSIDE"], E["VICTIM_HOME"], E["WORK"]
 VICTIMS = [int(pid) for pid in E["VICTIMS"].split()]
 TCP, UDP = int(E["TCP"]), int(E["UDP"])
-libc = ctypes.CDLL(None, use_errno=True)
-libc.syscall.restype = ctypes.c_long
 
 
 def reached(what):
@@ -67,8 +85,8 @@ def named(number_x86, number_arm):
     return number_x86 if os.uname().machine == "x86_64" else number_arm
 
 
-def unix(address, data=b"hello", kind=socket.SOCK_STREAM):
-    with socket.socket(socket.AF_UNIX, kind) as made:
+def unix(address, data=b"hello", kind=None):
+    with socket.socket(socket.AF_UNIX, kind or socket.SOCK_STREAM) as made:
         made.settimeout(1)
         made.connect(address)
         made.sendall(data)

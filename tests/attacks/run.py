@@ -109,7 +109,7 @@ async def attack(case: Case, scene: Scene, sandbox: Sandbox) -> Outcome:
 
 
 async def attack_all(cases: list[Case], base: Path, by: By, without: Collection[str]) -> None:
-    """Run attacks one after the other. After one about git, or a grave effect, the scene is made anew."""
+    """Run attacks one after the other. After a grave effect the scene is made anew."""
     cases = list(cases)
     while cases:
         with Scene(base) as scene, closing(Workspace(scene.work)) as workspace:
@@ -118,7 +118,7 @@ async def attack_all(cases: list[Case], base: Path, by: By, without: Collection[
                 case = cases.pop(0)
                 outcome = await attack(case, scene, sandbox)
                 _tell(outcome)
-                if case.kind == "git" or not scene.mend(outcome.effects):
+                if not scene.mend(outcome.effects):
                     break
 
 
@@ -225,9 +225,15 @@ def _tell(outcome: Outcome | Report) -> None:
 
 
 def main() -> None:
-    """Do what the one argument asks for."""
-    asked = msgspec.json.decode(sys.argv[1], type=Asked)
+    """Do what the arguments ask for, one after the other."""
+    for argument in sys.argv[1:]:
+        _do(msgspec.json.decode(argument, type=Asked))
+
+
+def _do(asked: Asked) -> None:
     base = Path(asked.base)
+    # A scene takes away what it has made.
+    Path(os.environ["HOME"]).mkdir(exist_ok=True)
     match asked.what:
         case "attacks":
             chosen = [CASES[name] for name in asked.names]

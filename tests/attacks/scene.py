@@ -25,6 +25,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 
 from placet.sandbox.other_user import UID
@@ -88,6 +89,7 @@ class Scene:
         self._log = base / "victims.log"
         self._mounts = ""
         self._before: Seen = {}
+        self._files: dict[str, bytes] = {}
         self._shared: ctypes.Array[ctypes.c_char] | None = None
         self.shared_key = 0
 
@@ -154,6 +156,7 @@ class Scene:
 
     def _make_repository(self) -> None:
         make_repositories(self.base)
+        self._files = {path.name: path.read_bytes() for path in self.work.iterdir() if path.name != ".git"}
         records = self.work / ".placet"
         records.mkdir()
         _make_database(records / "runs.db", self.secret("runs"))
@@ -246,7 +249,7 @@ class Scene:
         libc = ctypes.CDLL(None, use_errno=True)
         libc.syscall.restype = ctypes.c_long
         text = self.secret("keyring").encode()
-        if libc.syscall(_KEYCTL, 1, None) < 0:
+        if not _has_own_session():
             return
         key = libc.syscall(_ADD_KEY, b"user", b"placet-attack", text, len(text), -3)
         if key > 0 and libc.syscall(_KEYCTL, 5, key, 0x3F3F3F3F) == 0:
@@ -370,14 +373,17 @@ class Scene:
         return True
 
     def clear_work(self) -> None:
-        """Take away what an attack left in the workspace, which it may write."""
-        kept = {".git", ".placet", "README", "program.py", "notes.txt"}
-        for name in set(os.listdir(self.work)) - kept:
+        """Bring back the workspace, which an attack may write, but for what `effects` looks at."""
+        for name in set(os.listdir(self.work)) - {".git", ".placet"}:
             path = self.work / name
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink()
+        for name, text in self._files.items():
+            path = self.work / name
+            path.write_bytes(text)
+            path.chmod(0o666)
 
     def _look(self) -> Seen:
         found: Seen = {}
@@ -429,6 +435,15 @@ class Scene:
         with suppress(OSError):
             for line in (self.work / "reached").read_text().splitlines():
                 yield f"reached: {line}"
+
+
+@cache
+def _has_own_session() -> bool:
+    """Begin a session of keys, once: what the commands are forked from stays in the one it was started in."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    joined: int = libc.syscall(_KEYCTL, 1, None)
+    return joined >= 0
 
 
 def _own_address() -> str:

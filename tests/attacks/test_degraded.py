@@ -43,8 +43,17 @@ def report_of(name: str, shared: Path) -> Report:
 
 
 def outcomes_of(name: str, shared: Path, is_claimed: bool) -> dict[str, Outcome]:
-    """What became of the attacks on what is claimed, or on what is not."""
+    """What became of the attacks on what is claimed, or on what is not. All of them are run together."""
     report = report_of(name, shared)
+    claimed = _chosen(name, report, is_claimed=True)
+    others = [each for each in _chosen(name, report, is_claimed=False) if each not in claimed]
+    asked = Asked(what="attacks", names=[*claimed, *others], by=report.by)
+    found = ask_once(HOSTS[name][0], asked, shared)
+    wanted = claimed if is_claimed else others
+    return {each: found[each] for each in wanted if not found[each].missing}
+
+
+def _chosen(name: str, report: Report, *, is_claimed: bool) -> list[str]:
     few = 1 if name in ALIKE and is_claimed else FEW
     chosen = []
     for field, how in msgspec.structs.asdict(report.facts.enforced).items():
@@ -55,10 +64,7 @@ def outcomes_of(name: str, shared: Path, is_claimed: bool) -> dict[str, Outcome]
             chosen += cases if name in WHOLE and is_claimed else _spread(cases, few)
     if is_claimed:
         chosen += _spread([case.name for case in CASES.values() if case.breaks == "always"], few)
-    if not chosen:
-        return {}
-    found = ask_once(HOSTS[name][0], Asked(what="attacks", names=chosen, by=report.by), shared)
-    return {each: outcome for each, outcome in found.items() if not outcome.missing}
+    return chosen
 
 
 def _spread(names: list[str], few: int) -> list[str]:

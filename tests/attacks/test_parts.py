@@ -7,7 +7,8 @@ same thing, both are left out, and the case has to hold with either of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -17,7 +18,7 @@ from placet.sandbox.bubblewrap import PARTS
 from placet.sandbox.isolation import By
 from placet.sandbox.seccomp import GROUPS, UNSHARED
 from tests.attacks.all_cases import CASES, ORDINARY
-from tests.attacks.hosts import AS_USER, HERE, Host, ask, can_be
+from tests.attacks.hosts import AS_USER, HERE, Host, ask_each_once, can_be
 from tests.attacks.run import Asked, Outcome
 
 USER = HERE if HERE.is_user else AS_USER
@@ -87,14 +88,39 @@ def _is_alone(proof: Proof) -> bool:
     return bool(proof.also) or proof.by == "landlock" or proof.case == "orphan"
 
 
-@pytest.mark.parametrize("part", TABLE)
-def test_without_a_part_its_case_fails(part: str) -> None:
+@pytest.fixture
+def outcome_of(request: pytest.FixtureRequest, shared: Path) -> Callable[[str], Outcome]:
+    """What came of the case of a part. Those of the parts that the same test asks for are run with it."""
+    test = request.node.originalname
+    items = [item for item in request.session.items if getattr(item, "originalname", "") == test]
+    parts = list(dict.fromkeys(item.callspec.params["part"] for item in items))  # type: ignore[attr-defined]
+
+    def find(part: str) -> Outcome:
+        host = TABLE[part].host
+        can_be(host)
+        together = [each for each in parts if TABLE[each].host == host]
+        left_out = test == test_without_a_part_its_case_fails.__name__
+        asked = [_asked(each, left_out=left_out) for each in together]
+        outcomes = dict(zip(together, ask_each_once(host, asked, shared), strict=True))
+        if outcomes[part].missing:
+            pytest.skip(f"this machine has nothing to attack there: {outcomes[part].missing}")
+        return outcomes[part]
+
+    return find
+
+
+def _asked(part: str, *, left_out: bool) -> Asked:
     proof = TABLE[part]
-    can_be(proof.host)
+    what = {"orphan": "orphan"}.get(proof.case, "attacks" if proof.case in CASES else "ordinary")
+    without = {*proof.also, part} if left_out else proof.also
+    return Asked(what=what, names=[proof.case], by=proof.by, without=sorted(without))  # type: ignore[arg-type]
 
-    without = _run(proof, {part, *proof.also})
 
-    match proof.fails:
+@pytest.mark.parametrize("part", TABLE)
+def test_without_a_part_its_case_fails(part: str, outcome_of: Callable[[str], Outcome]) -> None:
+    without = outcome_of(part)
+
+    match TABLE[part].fails:
         case "attack":
             assert without.has_begun, without.said
             assert without.effects, without.said
@@ -106,20 +132,8 @@ def test_without_a_part_its_case_fails(part: str) -> None:
 
 
 @pytest.mark.parametrize("part", [part for part in TABLE if _is_alone(TABLE[part])])
-def test_with_the_part_alone_its_case_holds(part: str) -> None:
-    proof = TABLE[part]
-    can_be(proof.host)
-
-    held = _run(proof, proof.also)
+def test_with_the_part_alone_its_case_holds(part: str, outcome_of: Callable[[str], Outcome]) -> None:
+    held = outcome_of(part)
 
     assert held.has_begun, held.said
     assert held.effects == [], held.said
-
-
-def _run(proof: Proof, without: Iterable[str]) -> Outcome:
-    what = {"orphan": "orphan"}.get(proof.case, "attacks" if proof.case in CASES else "ordinary")
-    asked = Asked(what=what, names=[proof.case], by=proof.by, without=sorted(without))  # type: ignore[arg-type]
-    (outcome,) = ask(proof.host, asked)
-    if outcome.missing:
-        pytest.skip(f"this machine has nothing to attack there: {outcome.missing}")
-    return outcome

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.command import PLACET
+from tests.warm import Warm
 
 HOSTILE = {
     "the title of the window": "\x1b]0;owned\x07",
@@ -29,11 +30,11 @@ FORBIDDEN = [chr(n) for n in range(32) if n not in (9, 10)] + [chr(n) for n in r
 FORBIDDEN += [chr(n) for n in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)]
 
 
-def _placet(folder: Path, *arguments: str) -> str:
+def _placet(warm: Warm, folder: Path, *arguments: str) -> str:
     """What the command line shows, on both streams."""
     environment = {**os.environ, "XDG_DATA_HOME": str(folder / "data"), "COLUMNS": "200"}
     done = subprocess.run(
-        [*PLACET, *arguments],
+        [*warm.command, *arguments],
         cwd=folder / "work",
         env=environment,
         capture_output=True,
@@ -43,7 +44,10 @@ def _placet(folder: Path, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("what", ["output", "complaint", "name of a file"])
-def test_what_a_command_writes_does_nothing_to_a_terminal(tmp_path: Path, what: str) -> None:
+def test_what_a_command_writes_does_nothing_to_a_terminal(
+    tmp_path: Path, what: str, warm: Warm, known_isolation: Callable[[Path], None]
+) -> None:
+    known_isolation(tmp_path / "data")
     work = tmp_path / "work"
     work.mkdir()
     text = "".join(HOSTILE.values())
@@ -56,8 +60,8 @@ def test_what_a_command_writes_does_nothing_to_a_terminal(tmp_path: Path, what: 
     actions = [{"id": "hostile", "tool": "shell", "parameters": {"command": command}}]
     (work / "plan.json").write_text(json.dumps({"actions": actions}))
 
-    shown = _placet(tmp_path, "run", "plan.json", "--run-id", "hostile")
-    shown += _placet(tmp_path, "explain", "hostile") + _placet(tmp_path, "runs")
+    shown = _placet(warm, tmp_path, "run", "plan.json", "--run-id", "hostile")
+    shown += _placet(warm, tmp_path, "explain", "hostile") + _placet(warm, tmp_path, "runs")
 
     assert "hostile" in shown
     assert "Error:" not in shown.replace("ToolError:", ""), shown

@@ -95,6 +95,16 @@ def command(*arguments: str | Path) -> list[str]:
     return [*PLACET, *map(str, arguments)]
 
 
+def warm_command(*arguments: str | Path) -> list[str]:
+    """As `command`, where it does not matter how its process is started; signals reach it as well."""
+    return [*Warm.last.command, *map(str, arguments)]
+
+
+@pytest.fixture(autouse=True)
+def _is_loaded(warm: Warm) -> None:
+    """What `warm_command` needs."""
+
+
 def environment(**extra: str) -> dict[str, str]:
     """Ours, with the source first and nothing that changes how output looks."""
     base = {
@@ -174,6 +184,17 @@ def start(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
     def begin(*arguments: str | Path, **options: Any) -> subprocess.Popen[bytes]:
         streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         return subprocess.Popen(command(*arguments), cwd=tmp_path, env=environment(), **streams)
+
+    return begin
+
+
+@pytest.fixture
+def warm_start(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
+    """As `start`, for commands of which it does not matter how they are started."""
+
+    def begin(*arguments: str | Path, **options: Any) -> subprocess.Popen[bytes]:
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        return subprocess.Popen(warm_command(*arguments), cwd=tmp_path, env=environment(), **streams)
 
     return begin
 

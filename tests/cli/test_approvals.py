@@ -76,6 +76,20 @@ def keep_run(
         journal.close()
 
 
+def test_a_run_that_waits_says_how_to_decide_meanwhile(quick: Placet, db: Path, tmp_path: Path) -> None:
+    action = {"id": "w", "tool": "write_file", "parameters": {"path": "a", "text": "x"}}
+    (tmp_path / "p.json").write_text(json.dumps({"id": "p", "source": "s", "actions": [action]}))
+    run = ("run", "p.json", "--permissions", "read_only", "--db", db)
+
+    waited, left = quick(*run, "--wait", "1s"), quick(*run)
+
+    (asked,) = re.findall(r"waits for approval (\w+)", waited.err)
+    assert f"allow it: placet approvals approve {asked} --db {db}\n" in waited.err
+    assert f"deny it:  placet approvals deny {asked} --db {db} --reason TEXT\n" in waited.err
+    assert "allow it" not in left.err
+    assert waited.code == left.code == 4
+
+
 # List
 
 
@@ -613,12 +627,12 @@ def test_too_late(quick: Placet, ask: Ask, db: Path) -> None:
     assert stored(db).decision is None
 
 
-def test_of_two_processes_that_decide_at_once_one_is_refused(start: Start, ask: Ask, db: Path) -> None:
+def test_of_two_processes_that_decide_at_once_one_is_refused(warm_start: Start, ask: Ask, db: Path) -> None:
     for number in range(3):
         id = f"q{number}"
         ask(id)
         people = {
-            name: start("approvals", "approve", id, "--by", name, "--json", "--db", str(db))
+            name: warm_start("approvals", "approve", id, "--by", name, "--json", "--db", str(db))
             for name in ("ann", "bob")
         }
 
@@ -944,6 +958,20 @@ def test_a_decision_that_is_on_disk_is_not_reported_as_failed(quick: Placet, ask
 
     assert done.code == 0
     assert stored(db).decision == "once"
+
+
+def test_a_run_that_has_ended_is_shown_again_with_who_approved(
+    quick: Placet, tmp_path: Path, db: Path
+) -> None:
+    _wait_for_deploy(quick, tmp_path, db)
+    (asked,) = quick("approvals", "--json", "--db", db).json["approvals"]
+    quick("approvals", "approve", asked["id"], "--by", "ann", "--db", db)
+
+    first, again = (quick("resume", "R", "--db", db) for _ in range(2))
+
+    assert (first.code, again.code) == (0, 0)
+    assert "approved by 'ann'" in first.out
+    assert "approved by 'ann'" in again.out
 
 
 @pytest.mark.parametrize("answer", [["approve"], ["deny", "--reason", "not now"]])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import command, environment
+from tests.cli.conftest import environment, warm_command
 from tests.coder.workbench import git, make_repository
 
 CHECK = "grep -q right a.txt"
@@ -54,7 +54,7 @@ class Desk:
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start `placet code` and leave it running."""
         process = subprocess.Popen(
-            command("code", *arguments, "--db", self.db),
+            warm_command("code", *arguments, "--db", self.db),
             cwd=self.repository,
             env=environment(**self.state),
             stdin=subprocess.DEVNULL,

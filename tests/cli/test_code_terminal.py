@@ -10,7 +10,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from tests.cli.conftest import command, environment
+from tests.cli.conftest import environment, warm_command
 from tests.cli.test_code import CHECK, Desk, call, write
 from tests.coder.workbench import git
 
@@ -32,7 +32,7 @@ def spawn(desk: Desk) -> Iterator[Spawn]:
     started: list[pexpect.spawn[str]] = []
 
     def start(*arguments: str, db: str | None = None) -> pexpect.spawn[str]:
-        words = command("code", *arguments, "--db", db or desk.db)
+        words = warm_command("code", *arguments, "--db", db or desk.db)
         child = pexpect.spawn(
             words[0],
             words[1:],

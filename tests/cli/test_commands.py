@@ -139,6 +139,27 @@ def test_without_tools_an_unknown_one_leads_to_the_option(placet: Placet, plan: 
     assert "not built in" not in placet("verify", plan({"id": "a", "tool": "zz"}), "--tools", tools).out
 
 
+@pytest.mark.parametrize("command", [("verify",), ("run",), ("policy", "check")])
+def test_where_git_commit_is_not_offered_the_folder_that_it_needs_is_named(
+    command: tuple[str, ...], placet: Placet, plan: Plan, tmp_path: Path
+) -> None:
+    path = plan({"id": "a", "tool": "git_commit", "parameters": {"paths": ["x"], "message": "x"}})
+    top = tmp_path / "top"
+    sub = top / "sub"
+    sub.mkdir(parents=True)
+
+    outside = placet(*command, path, cwd=sub)
+    subprocess.run(["git", "init", "-q", str(top)], check=True)
+    inside = placet(*command, path, cwd=sub)
+
+    assert outside.code == inside.code != 0
+    for done in (outside, inside):
+        assert "not built in" not in done.out
+        assert "the top of a git repository" in done.out
+    assert f"{sub} is in no git repository" in outside.out
+    assert f"{sub} lies inside the repository {top}" in inside.out
+
+
 def test_verify_says_which_layers_run_one_at_a_time(placet: Placet, plan: Plan, tools: Path) -> None:
     path = plan(
         {"id": "a", "tool": "look"},

@@ -10,7 +10,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from tests.cli.conftest import command, environment
+from tests.cli.conftest import environment, warm_command
 
 Placet = Callable[..., Any]
 Spawn = Callable[..., "pexpect.spawn[str]"]
@@ -56,7 +56,7 @@ def spawn(tmp_path: Path) -> Iterator[Spawn]:
     started: list[pexpect.spawn[str]] = []
 
     def start(*arguments: str | Path, columns: int = 200, **more: str) -> pexpect.spawn[str]:
-        words = command(*arguments)
+        words = warm_command(*arguments)
         child = pexpect.spawn(
             words[0],
             words[1:],
@@ -364,7 +364,7 @@ def test_a_question_fits_a_narrow_terminal_and_breaks_lines_between_words(
     edit = {"name": "edit_file", "arguments": {"path": "notes.txt", "old": "two", "new": "word " * 60}}
     model = script({"calls": [edit]}, "Not reached.")
     for width in (80, 100):
-        words = command(
+        words = warm_command(
             "do", "write", "--model", model.replace(":", f":{tmp_path}/", 1), "--db", tmp_path / f"{width}.db"
         )
         child = pexpect.spawn(

@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -17,16 +18,18 @@ from placet.app.app import open_records
 from placet.app.governance import BRINGS_AGENTS
 from placet.app.readiness import database_report
 from placet.extras import EXTRAS, install_command
-from tests.cli.conftest import ROOT, Done, command, environment, without_module
+from tests.cli.conftest import ROOT, Done, environment, without_module
 from tests.coder.workbench import make_repository
+from tests.warm import Warm
 
 PROTECTIONS = ("fs_write", "fs_read", "net", "unix_sockets", "proc_kill", "pids", "memory", "disk")
 Doctor = Callable[..., Done]
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> dict[str, str]:
-    """Folders of a person of whom nothing is known yet."""
+def own(tmp_path: Path, known_isolation: Callable[[Path], None]) -> dict[str, str]:
+    """Folders of a person of whom nothing is known yet but what the sandbox holds here."""
+    known_isolation(tmp_path / "data")
     return {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
 
 
@@ -35,20 +38,46 @@ def doctor(placet: Callable[..., Done], own: dict[str, str]) -> Doctor:
     return lambda *arguments, **options: placet("doctor", *arguments, **{**own, **options})
 
 
+HIDDEN = """
+import ctypes
+import os
+import sys
+
+from placet.cli.main import main
+
+CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
+system = ctypes.CDLL(None, use_errno=True)
+
+
+def done(code):
+    if code:
+        raise OSError(ctypes.get_errno(), "the program cannot be hidden")
+
+
+done(system.unshare(CLONE_NEWNS))
+done(system.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
+for path in filter(os.path.exists, ("/usr/bin/bwrap", "/usr/local/bin/bwrap")):
+    done(system.mount(b"/dev/null", path.encode(), None, MS_BIND, None))
+sys.exit(main(sys.argv[1:]))
+"""
+"""A command in a mount namespace of its own, where bubblewrap is hidden."""
+
+
 def without_bubblewrap(*arguments: str | Path, cwd: Path, **env: str) -> Done:
-    """Run a command where the program is hidden, in a mount namespace of its own."""
-    found = [path for path in ("/usr/bin/bwrap", "/usr/local/bin/bwrap") if os.path.exists(path)]
-    hide = "; ".join(f"mount --bind /dev/null {path}" for path in found) or "true"
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", f'{hide}; exec "$@"', "sh", *command(*arguments)],
-        cwd=cwd,
-        # Only the folders above: there might be another one elsewhere.
-        env=environment(PATH="/usr/bin:/bin:/usr/sbin:/sbin", **env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    """Run a command where the program is hidden."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as program:
+        program.write(HIDDEN)
+        program.flush()
+        done = subprocess.run(
+            [*Warm.last.python, program.name, *map(str, arguments)],
+            cwd=cwd,
+            # Only the folders above: there might be another one elsewhere.
+            env=environment(PATH="/usr/bin:/bin:/usr/sbin:/sbin", **env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -93,7 +122,8 @@ def test_it_tells_the_facts_around(doctor: Doctor, tmp_path: Path) -> None:
     }
 
 
-def test_it_remembers_and_tries_again_when_told(doctor: Doctor) -> None:
+def test_it_remembers_and_tries_again_when_told(doctor: Doctor, own: dict[str, str], tmp_path: Path) -> None:
+    own["XDG_DATA_HOME"] = str(tmp_path / "nothing known")
     first, second, third = doctor("--json").json, doctor("--json").json, doctor("--json", "--again").json
 
     assert [each["found"] for each in (first, second, third)] == ["tried", "remembered", "tried"]
@@ -104,7 +134,7 @@ def test_it_remembers_and_tries_again_when_told(doctor: Doctor) -> None:
 
 
 def test_every_protection_has_a_sentence(doctor: Doctor) -> None:
-    done = doctor()
+    done = doctor("--again")
 
     assert done.code == 0, done.err
     lines = done.out.splitlines()

@@ -16,7 +16,7 @@ from placet.loops.round import Round
 from placet.loops.spec import read_loop
 from placet.loops.sql import SqlRounds
 from placet.storage.location import open_database
-from tests.cli.conftest import command, environment
+from tests.cli.conftest import environment, warm_command
 from tests.coder.nursery import running
 from tests.coder.workbench import git, make_repository
 
@@ -83,7 +83,7 @@ class Desk:
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start `placet loop` and leave it running."""
         process = subprocess.Popen(
-            command("loop", *arguments, "--db", self.db),
+            warm_command("loop", *arguments, "--db", self.db),
             cwd=self.repository,
             env=environment(**self.state),
             stdin=subprocess.DEVNULL,
@@ -95,7 +95,10 @@ class Desk:
 
 
 @pytest.fixture
-def desk(placet: Callable[..., Any], tmp_path: Path) -> Iterator[Desk]:
+def desk(
+    placet: Callable[..., Any], tmp_path: Path, known_isolation: Callable[[Path], None]
+) -> Iterator[Desk]:
+    known_isolation(tmp_path / "data")
     made = Desk(tmp_path, placet)
     yield made
     for process in made.started:
@@ -124,6 +127,10 @@ def test_every_ready_made_loop_runs_in_a_plain_repository(desk: Desk, name: str)
     assert ran.code == 0, ran.err
     round = json.loads(ran.out)
     assert (round["outcome"], round["level"], round["number"]) == ("reported", "L1", 1)
+    with open_database(desk.db) as database:
+        kept = SqlRounds(database).find(round["id"])
+    # Confined, its hook finds what there is to find; here are no dependencies.
+    assert (kept.spec.isolation, bool(kept.context)) == ("process", name != "dependency-sweeper")
     assert round["summary"] == "It is so."
     assert round["spend"]["total_tokens"] == 360
     # It was given what git, or the files, know; and it leaves nothing behind but what a delivery writes.
@@ -240,17 +247,37 @@ def test_start_runs_what_is_due_and_ends_when_asked(desk: Desk) -> None:
     desk.put("tidy", more='cadence = "every 1h"')
     process = desk.start("start", "--model", desk.script(), "--json")
 
-    until(lambda: (rounds := desk.data("log")["rounds"]) and rounds[0]["outcome"])
+    assert process.stdout is not None
+    notices = [json.loads(process.stdout.readline()) for _ in range(2)]
+    # Not as soon as the round stands in the log: until the scheduler has let go of it, it waits for it.
     process.terminate()
     out, err = process.communicate(timeout=60)
 
     assert process.returncode == 0, err
-    notices = [json.loads(line) for line in out.splitlines()]
+    assert out == b""
     assert [each["what"] for each in notices] == ["began", "ended"]
     assert notices[1]["how"] == "reported"
     assert b"Stopped." in err
+    assert b"Waiting for" not in err
     assert desk.data("log")["rounds"][0]["due_at"] is not None
     assert desk.data("list")["loops"][0]["due"] > time.time() + 3000
+
+
+def test_start_that_is_asked_to_end_says_which_round_it_waits_for(desk: Desk) -> None:
+    mark = f"waiter-{desk.folder.name}"
+    text = PLAIN + f'[hooks]\nbefore = ": {mark}; sleep 600"\ntimeout_s = 900\n'
+    desk.put("tidy", text, more='cadence = "every 1h"')
+    process = desk.start("start", "--model", desk.script(), "--json")
+    until(lambda: running(mark))
+
+    process.terminate()
+    assert process.stderr is not None
+    said = next(line for line in process.stderr if b"no new round begins" in line).decode()
+    assert desk.loop("stop", "--all").code == 0
+    out, err = process.communicate(timeout=60)
+
+    assert process.returncode == 0, err
+    assert f"Waiting for round {json.loads(out.splitlines()[0])['round']} of tidy" in said
 
 
 def test_stop_all_ends_a_round_that_sleeps_elsewhere(desk: Desk) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,15 @@ TURNS = (
 class Person(Desk):
     """Somebody whose loop has asked them something."""
 
+    def keep(self) -> None:
+        """Remember all that is here."""
+        shutil.copytree(self.folder, self.folder.with_name("kept"), symlinks=True)
+
+    def go_back(self) -> None:
+        """Make all as it was then: what led to it need not be done again."""
+        shutil.rmtree(self.folder)
+        shutil.copytree(self.folder.with_name("kept"), self.folder, symlinks=True)
+
     def escalate(self, loop: str = LOOP) -> dict[str, Any]:
         """The round that waits."""
         self.put("tidy", loop)
@@ -55,21 +65,45 @@ class Person(Desk):
 
 
 @pytest.fixture
-def person(placet: Callable[..., Any], tmp_path: Path) -> Person:
-    return Person(tmp_path, placet)
+def person(placet: Callable[..., Any], tmp_path: Path, known_isolation: Callable[[Path], None]) -> Person:
+    known_isolation(tmp_path / "person" / "data")
+    return Person(tmp_path / "person", placet)
 
 
-def test_approving_carries_out_exactly_what_was_shown(person: Person) -> None:
-    person.escalate()
-    [asked] = person.waiting()
-    shown = person.approvals("show", asked["id"])
-    always = person.approvals("approve", asked["id"], "--always")
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What `asked` has made."""
+    return {"folder": tmp_path_factory.mktemp("asked")}
 
-    done = person.approvals("approve", asked["id"], "--by", "ann")
-    again = person.approvals("approve", asked["id"])
 
-    assert asked["tool"] == "loop_commit"
-    for words in ("tidy", "verdict", "done", asked["parameters"]["tree"], "It is right."):
+@pytest.fixture
+def asked(
+    placet: Callable[..., Any], known_isolation: Callable[[Path], None], scene: dict[str, Any]
+) -> tuple[Person, dict[str, Any]]:
+    """Somebody whose loop waits for them, and the round that waits. It is run once for all tests."""
+    if "person" in scene:
+        scene["person"].go_back()
+    else:
+        folder = scene["folder"] / "person"
+        known_isolation(folder / "data")
+        person = Person(folder, placet)
+        scene["round"] = person.escalate()
+        person.keep()
+        scene["person"] = person
+    return scene["person"], scene["round"]
+
+
+def test_approving_carries_out_exactly_what_was_shown(asked: tuple[Person, dict[str, Any]]) -> None:
+    person, _ = asked
+    [question] = person.waiting()
+    shown = person.approvals("show", question["id"])
+    always = person.approvals("approve", question["id"], "--always")
+
+    done = person.approvals("approve", question["id"], "--by", "ann")
+    again = person.approvals("approve", question["id"])
+
+    assert question["tool"] == "loop_commit"
+    for words in ("tidy", "verdict", "done", question["parameters"]["tree"], "It is right."):
         assert words in shown.out
     assert always.code == 2
     assert "about one change" in always.err
@@ -77,40 +111,38 @@ def test_approving_carries_out_exactly_what_was_shown(person: Person) -> None:
     assert "approved by ann" in done.out
     assert "placet/tidy-1" in done.out
     tree = git(person.repository, "rev-parse", "placet/tidy-1^{tree}").strip()
-    assert tree == asked["parameters"]["tree"]
+    assert tree == question["parameters"]["tree"]
     assert again.code == 2
     assert person.waiting() == []
 
 
-def test_denying_closes_the_round(person: Person) -> None:
-    person.escalate()
-    [asked] = person.waiting()
+def test_denying_closes_the_round(asked: tuple[Person, dict[str, Any]]) -> None:
+    person, round = asked
 
-    done = person.approvals("deny", asked["id"], "--reason", "not now", "--json")
+    done = person.approvals("deny", round["approval"], "--reason", "not now", "--json")
 
     assert done.code == 0, done.err
     assert json.loads(done.out)["later"][0]["what"] == "denied"
     assert git(person.repository, "branch", "--list", "placet/*") == ""
 
 
-def test_a_base_that_moved_is_refused_and_can_be_rebased(person: Person) -> None:
-    person.escalate()
-    [asked] = person.waiting()
+def test_a_base_that_moved_is_refused_and_can_be_rebased(asked: tuple[Person, dict[str, Any]]) -> None:
+    person, round = asked
     (person.repository / "a.txt").write_text("another\n")
     git(person.repository, "commit", "-qam", "moved on")
 
-    refused = person.approvals("approve", asked["id"])
+    refused = person.approvals("approve", round["approval"])
     still = person.waiting()
-    rebased = person.approvals("approve", asked["id"], "--rebase", "--model", person.script(*TURNS))
+    rebased = person.approvals("approve", round["approval"], "--rebase", "--model", person.script(*TURNS))
     [anew] = person.waiting()
     done = person.approvals("approve", anew["id"])
 
     assert refused.code == 3
     assert "no longer applies" in refused.err
     assert "--rebase" in refused.err
-    assert [each["id"] for each in still] == [asked["id"]]
+    assert [each["id"] for each in still] == [round["approval"]]
     assert rebased.code == 4, rebased.err
-    assert anew["id"] != asked["id"]
+    assert anew["id"] != round["approval"]
     assert done.code == 0, done.err
     assert git(person.repository, "show", "placet/tidy-2:a.txt") == "right\n"
 
@@ -130,47 +162,48 @@ def _dies(person: Person, level: str) -> tuple[str, Path]:
     return loop.replace('level = "L2"', more), ran
 
 
-@pytest.mark.parametrize(("choice", "runs"), [("done", 1), ("retry", 2), ("fail", 1)])
-def test_an_act_of_which_nobody_knows_after_an_approval_is_settled(
-    person: Person, choice: str, runs: int
-) -> None:
+def test_an_act_of_which_nobody_knows_after_an_approval_is_settled(person: Person) -> None:
     loop, ran = _dies(person, "L2")
     round = person.escalate(loop)
-    [asked] = person.waiting()
 
-    killed = person.approvals("approve", asked["id"])
-    again = person.approvals("approve", asked["id"])
+    killed = person.approvals("approve", round["approval"])
+    again = person.approvals("approve", round["approval"])
     open_still = person.run("resume", round["id"], "--db", person.db)
-    settled = person.run("resume", round["id"], "--decide", f"act={choice}", "--db", person.db)
-    twice = person.run("resume", round["id"], "--decide", f"act={choice}", "--db", person.db)
 
     assert killed.code not in (0, 1, 2, 3, 4)
     assert (again.code, f"placet resume {round['id']}" in again.err) == (2, True)
     assert open_still.code == 4, open_still.err
     assert "--decide act=done|retry|fail" in open_still.out
-    assert settled.code == (1 if choice == "fail" else 0), (settled.out, settled.err)
-    assert ran.read_text() == "ran\n" * runs
-    assert (twice.code, "nothing is to be decided" in twice.err) == (2, True)
-    later = person.data("show", round["id"])["later"]
-    assert later[-1]["what"] == ("failed" if choice == "fail" else "approved")
+    person.keep()
+    for choice, runs in (("done", 1), ("retry", 2), ("fail", 1)):
+        person.go_back()
+        settled = person.run("resume", round["id"], "--decide", f"act={choice}", "--db", person.db)
+        twice = person.run("resume", round["id"], "--decide", f"act={choice}", "--db", person.db)
+        assert settled.code == (1 if choice == "fail" else 0), (settled.out, settled.err)
+        assert ran.read_text() == "ran\n" * runs
+        assert (twice.code, "nothing is to be decided" in twice.err) == (2, True)
+        later = person.data("show", round["id"])["later"]
+        assert later[-1]["what"] == ("failed" if choice == "fail" else "approved")
 
 
-@pytest.mark.parametrize("choice", ["done", "retry"])
-def test_an_act_of_which_nobody_knows_in_an_unattended_round_is_settled(person: Person, choice: str) -> None:
+def test_an_act_of_which_nobody_knows_in_an_unattended_round_is_settled(person: Person) -> None:
     loop, ran = _dies(person, "L3")
     person.put("tidy", loop)
 
     killed = person.loop("run", "tidy", "--model", person.script(*TURNS))
     taken_up = person.loop("run", "tidy", "--model", person.script(*TURNS), "--json")
     round = json.loads(taken_up.out)
-    settled = person.run("resume", round["id"], "--decide", f"act={choice}", "--db", person.db)
 
     assert killed.code not in (0, 1, 2, 3, 4)
     assert taken_up.code == 4
     assert f"placet resume {round['id']} --decide act=done|retry|fail" in round["reason"]
-    assert settled.code == 0, settled.err
-    assert ran.read_text() == "ran\n" * (2 if choice == "retry" else 1)
-    assert not person.data("show", round["id"])["waiting"]
+    person.keep()
+    for choice, runs in (("done", 1), ("retry", 2)):
+        person.go_back()
+        settled = person.run("resume", round["id"], "--decide", f"act={choice}", "--db", person.db)
+        assert settled.code == 0, settled.err
+        assert ran.read_text() == "ran\n" * runs
+        assert not person.data("show", round["id"])["waiting"]
 
 
 def test_who_decides_sees_the_change(person: Person) -> None:
@@ -222,8 +255,10 @@ def test_what_the_person_had_not_committed_is_named_where_it_would_be_committed(
     assert files == receipt["data"]["files"]
 
 
-def test_a_rebase_that_dies_is_taken_up_and_goes_no_further_than_the_file_now(person: Person) -> None:
-    round = person.escalate()
+def test_a_rebase_that_dies_is_taken_up_and_goes_no_further_than_the_file_now(
+    asked: tuple[Person, dict[str, Any]],
+) -> None:
+    person, round = asked
     (person.repository / "a.txt").write_text("another\n")
     git(person.repository, "commit", "-qam", "moved on")
     flag = person.folder / "die"
@@ -283,8 +318,10 @@ def test_a_loop_is_lowered_by_a_word_and_raised_by_another(person: Person) -> No
     assert person.loop("run", "tidy", "--model", person.script(*TURNS)).code == 4
 
 
-def test_what_git_has_removed_is_said_of_the_round_and_can_be_denied(person: Person) -> None:
-    round = person.escalate()
+def test_what_git_has_removed_is_said_of_the_round_and_can_be_denied(
+    asked: tuple[Person, dict[str, Any]],
+) -> None:
+    person, round = asked
     git(person.repository, "commit", "-q", "--amend", "-m", "another history")
     git(person.repository, "reflog", "expire", "--expire=now", "--all")
     git(person.repository, "gc", "-q", "--prune=now")

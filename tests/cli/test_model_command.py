@@ -207,8 +207,7 @@ def test_what_is_not_the_model_is_refused(model: Model, tmp_path: Path) -> None:
     assert "Did you mean 'local'?" in unknown.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize(("number", "as_json"), [(signal.SIGINT, False), (signal.SIGTERM, True)])
 def test_interrupted_it_says_what_is_kept_and_how_to_go_on(
     own: dict[str, str], number: signal.Signals, as_json: bool
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from placet import EventLog, Runtime, SqlEvents, SqlJournal
 from placet.app.app import App, open_app
+from placet.app.options import RunOptions
 from placet.durable.memory import MemoryJournal
 from placet.runtime.sync import run_sync
 from placet.storage.location import open_database
@@ -40,7 +41,7 @@ def _execute(app: App, run_id: str, *actions: dict[str, Any], **more: Any) -> No
 def kept(tmp_path: Path, tools: Path) -> Path:
     """Where three runs are kept: one that succeeded, one that failed, one that was canceled."""
     path = tmp_path / "kept.db"
-    with open_app(tools=str(tools), db=str(path)) as app:
+    with open_app(RunOptions(tools=str(tools)), db=str(path)) as app:
         _execute(app, "red-1", LOOK, {"id": "w", "type": "state_write", "parameters": {"key": "k"}})
         _execute(app, "red-2", FAIL)
         cancel = Cancel()
@@ -77,7 +78,7 @@ def interrupted(tmp_path: Path, tools: Path) -> Path:
     here = Path.cwd()
     os.chdir(tmp_path)
     try:
-        with open_app(tools=str(tools), db=str(path)) as app:
+        with open_app(RunOptions(tools=str(tools)), db=str(path)) as app:
             _break_off(app, "night-7", MARK, after, keep=1)
     finally:
         os.chdir(here)
@@ -381,6 +382,15 @@ def test_runs_are_listed(quick: Placet, kept: Path) -> None:
     assert quick("runs", "--db", kept, "--limit", "0").code == 2
 
 
+def test_a_run_that_succeeded_says_so_once(quick: Placet, kept: Path) -> None:
+    shown = quick("runs", "show", "red-1", "--db", kept)
+
+    assert shown.code == 0
+    assert [line.startswith("✓ succeeded") for line in shown.out.splitlines()].count(True) == 1
+    assert shown.out.startswith("begun ")
+    assert "PLAN.json" not in shown.out
+
+
 def test_a_run_is_shown(quick: Placet, kept: Path, interrupted: Path) -> None:
     plain = quick("runs", "show", "red-2", "--db", kept)
     data = quick("runs", "show", "red-1", "--db", kept, "--json").json
@@ -412,7 +422,7 @@ def test_the_log_shows_a_run(quick: Placet, kept: Path) -> None:
     assert newest.code == 0
     assert "canceled" in newest.out
     assert {e["run_id"] for e in one} == {"red-2"}
-    assert (one[0]["kind"], one[-1]["kind"]) == ("proposal_received", "proposal_ended")
+    assert (one[0]["kind"], one[-1]["kind"]) == ("proposal_received", "run_ended")
     assert unknown.code == 2
 
 
@@ -459,7 +469,7 @@ def test_the_end_of_the_log_is_shown(quick: Placet, kept: Path) -> None:
     none = quick("log", "tail", "-n", "0", "--db", kept)
 
     events = [json.loads(line) for line in two.out.splitlines()]
-    assert [e["kind"] for e in events][-1] == "proposal_ended"
+    assert [e["kind"] for e in events][-1] == "run_ended"
     assert len(events) == 2
     assert (none.code, none.out) == (0, "")
 
@@ -469,10 +479,10 @@ def test_the_log_is_followed_until_ctrl_c(start: Start, kept: Path, tools: Path)
     assert follower.stdout is not None
     first = json.loads(follower.stdout.readline())
 
-    with open_app(tools=str(tools), db=str(kept)) as app:
+    with open_app(RunOptions(tools=str(tools)), db=str(kept)) as app:
         _execute(app, "later", LOOK)
     kinds = []
-    while not kinds or kinds[-1] != "proposal_ended":
+    while not kinds or kinds[-1] != "run_ended":
         event = json.loads(follower.stdout.readline())
         assert event["run_id"] == "later"
         kinds.append(event["kind"])
@@ -738,7 +748,7 @@ def test_done_must_say_what_others_use(quick: Placet, tools: Path, tmp_path: Pat
     here = Path.cwd()
     os.chdir(tmp_path)
     try:
-        with open_app(tools=str(tools), db=str(path)) as app:
+        with open_app(RunOptions(tools=str(tools)), db=str(path)) as app:
             _break_off(app, "night-7", MARK, after, keep=1)
     finally:
         os.chdir(here)

@@ -64,8 +64,8 @@ def test_json_is_the_whole_result_and_the_final_state_and_nothing_else(
         assert words in done.err
 
 
-def test_standard_input_is_a_plan_too(fresh: Placet) -> None:
-    done = fresh(
+def test_standard_input_is_a_plan_too(placet: Placet) -> None:
+    done = placet(
         "run", "-", "--json", stdin='{"actions": [{"type": "state_write", "parameters": {"key": "k"}}]}'
     )
 
@@ -141,13 +141,13 @@ def test_a_refused_plan_names_the_ids(placet: Placet, plan: Plan, tools: Path) -
     assert "egg" in cycle.out
 
 
-def test_an_abort_shows_what_was_undone_and_leaves_the_state(fresh: Placet, plan: Plan, tools: Path) -> None:
+def test_an_abort_shows_what_was_undone_and_leaves_the_state(placet: Placet, plan: Plan, tools: Path) -> None:
     path = plan(
         {"id": "w", "type": "state_write", "parameters": {"key": "k", "value": 1}},
         {"id": "f", "tool": "fail", "dependencies": ["w"]},
     )
 
-    done = fresh("run", path, "--tools", tools, "--json")
+    done = placet("run", path, "--tools", tools, "--json")
 
     assert done.code == 1
     assert done.json["state"] == {}

@@ -18,7 +18,7 @@ import pytest
 
 from placet import Runtime, SqlJournal, open_database
 from placet.render.runs import draw_runs
-from tests.cli.conftest import command, environment
+from tests.cli.conftest import environment, warm_command
 from tests.cli.test_code import CHECK, write
 from tests.cli.test_code import Desk as CodeDesk
 from tests.cli.test_loop import REPORTED
@@ -34,7 +34,7 @@ def on_terminal(width: int, cwd: Path, *arguments: str, **env: str) -> list[str]
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     done = subprocess.Popen(
-        command(*arguments),
+        warm_command(*arguments),
         cwd=cwd,
         env={**environment(**env), "NO_COLOR": "1", "TERM": "xterm"},
         stdin=subprocess.DEVNULL,
@@ -329,7 +329,7 @@ def test_without_colour_no_escape_is_sent(placet: Placet, plan: Callable[..., Pa
     placet("run", plan(WRITE), "--db", "kept.db")
     ours, theirs = pty.openpty()
     done = subprocess.run(
-        command("runs", "--db", "kept.db"),
+        warm_command("runs", "--db", "kept.db"),
         cwd=tmp_path,
         env={**environment(), "NO_COLOR": "1", "TERM": "xterm"},
         stdin=subprocess.DEVNULL,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from placet.app.app import open_app
+from placet.app.options import RunOptions
 
 Placet = Callable[..., Any]
 Plan = Callable[..., Path]
@@ -137,7 +138,7 @@ def test_a_secret_is_shown_nowhere_and_given_back_unchanged(
 
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    with open_app(tools=str(secretive), db=str(tmp_path / "my.db")) as app:
+    with open_app(RunOptions(tools=str(secretive)), db=str(tmp_path / "my.db")) as app:
         result = app.runtime.resume_sync("r1")
     assert result["in"].output == {"api_key": NAMED, "text": f"use {SHAPED} or {OURS}"}
     assert result["w"].state_changes == {"copy": result["in"].output}

@@ -104,6 +104,13 @@ def test_parameters_that_mean_nothing_are_refused(quick: Placet, arguments: list
     assert says in done.err
 
 
+def test_a_tool_that_is_misspelt_is_answered_in_whole_sentences(quick: Placet) -> None:
+    done = quick("tools", "call", "calculat")
+
+    assert done.code == 2
+    assert "did you mean 'calculate'? See the known ones" in done.err
+
+
 def test_a_call_goes_through_the_rules(quick: Placet, tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text('[[rule]]\nname = "none"\nkind = "deny_tool"\ntool = "write_file"\n')
 
@@ -210,7 +217,7 @@ def test_a_plan_cannot_change_the_rules_tools_log_or_records_it_runs_with(
     assert all("was started with" in errors[name] or "keeps its records" in errors[name] for name in paths)
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
     log = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
-    assert (log[0]["kind"], log[-1]["kind"]) == ("proposal_received", "proposal_ended")
+    assert (log[0]["kind"], log[-1]["kind"]) == ("proposal_received", "run_ended")
 
 
 def test_an_option_that_is_given_twice_is_refused(quick: Placet) -> None:

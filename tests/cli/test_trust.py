@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Done, command, environment
+from tests.cli.conftest import Done, environment, warm_command
 
 Trust = Callable[..., Done]
 
@@ -58,7 +58,7 @@ def on_a_terminal(
     main, side = pty.openpty()
     own_out = os.open(out, os.O_WRONLY | os.O_CREAT) if out is not None else os.dup(side)
     process = subprocess.Popen(
-        command(*arguments),
+        warm_command(*arguments),
         stdin=side,
         stdout=own_out,
         stderr=side,

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import command, environment
+from tests.cli.conftest import environment, warm_command
 from tests.cli.test_agent_trials import GREETER
 from tests.coder.workbench import make_repository
 from tests.inference.wire_server import WireServer, events, reply
@@ -65,7 +65,7 @@ class Desk:
         main, side = pty.openpty()
         fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         process = subprocess.Popen(
-            command(*arguments),
+            warm_command(*arguments),
             stdin=subprocess.DEVNULL,
             stdout=side,
             stderr=side,

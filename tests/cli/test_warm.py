@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Placet, environment
-from tests.warm import Warm
+from tests.warm import Warm, WarmProcess
 
 SLEEPER = """
 import os, time
@@ -80,6 +80,36 @@ def test_a_command_that_is_killed_is_seen_to_be(resting: tuple[subprocess.Popen[
     os.kill(pid, signal.SIGKILL)
 
     assert asking.wait(60) == -signal.SIGKILL
+
+
+def test_a_program_can_be_a_text_and_has_the_signals_that_are_sent_to_it(warm: Warm) -> None:
+    code = "import os, sys; print(__name__, sys.argv, os.getpid(), flush=True); sys.stdin.read()"
+    process: WarmProcess[str] = WarmProcess(
+        [*warm.python, "-c", code, "x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    said = process.stdout.readline()
+
+    process.send_signal(signal.SIGSTOP)
+    _wait(lambda: Path(f"/proc/{process.command_pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    process.kill()
+
+    assert said == f"__main__ ['-c', 'x'] {process.command_pid}\n"
+    assert process.wait(60) == -signal.SIGKILL
+    process.communicate()
+
+
+def test_what_is_to_be_loaded_is_there_for_all_that_come_after(warm: Warm) -> None:
+    ask = [*warm.python, "-c", "import sys; print('wave' in sys.modules)"]
+
+    def said() -> str:
+        return subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    before = said()
+    warm.load("wave", "no.such.module")
+
+    assert before == "False\n"
+    assert said() == "True\n"
 
 
 def _wait(until: Callable[[], bool]) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import command, environment
+from tests.cli.conftest import environment, warm_command
+from tests.warm import Warm
 
 Placet = Callable[..., Any]
 STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -33,7 +34,7 @@ def on_terminal(width: int, *arguments: str | Path, cwd: Path, is_quiet: bool = 
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     env = environment(TERM="xterm-256color", NO_COLOR="1")
     process = subprocess.Popen(
-        command(*arguments),
+        warm_command(*arguments),
         stdin=subprocess.DEVNULL,
         stdout=side,
         stderr=subprocess.DEVNULL if is_quiet else side,
@@ -52,22 +53,27 @@ def on_terminal(width: int, *arguments: str | Path, cwd: Path, is_quiet: bool = 
     return re.split(r"\r\n|\r|\n", STYLE.sub("", seen.decode()))
 
 
-@pytest.fixture
-def told(tmp_path: Path, placet: Placet) -> Path:
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
     """A folder with a run of an assistant, and one of a plan that failed with a long reason."""
+    folder = tmp_path_factory.mktemp("told")
     turns = [{"calls": [{"name": "read_file", "arguments": {"path": "nowhere.txt"}}]}, ANSWER]
-    (tmp_path / "script.json").write_text(json.dumps({"turns": turns * 4}))
+    (folder / "script.json").write_text(json.dumps({"turns": turns * 4}))
     tools = (
         "from placet import ToolError, tool\n\n@tool\ndef fail() -> str:\n    raise ToolError('''"
         + PROSE
         + "''')\n"
     )
-    (tmp_path / "tools.py").write_text(tools)
-    (tmp_path / "plan.json").write_text(json.dumps({"actions": [{"id": "a", "tool": "fail"}]}))
+    (folder / "tools.py").write_text(tools)
+    (folder / "plan.json").write_text(json.dumps({"actions": [{"id": "a", "tool": "fail"}]}))
     kept = ("--db", "kept.db", "--run-id")
-    placet("do", PROSE, "--model", "scripted:script.json", *kept, "r1", cwd=tmp_path)
-    placet("run", "plan.json", "--tools", "tools.py", *kept, "r2", cwd=tmp_path)
-    return tmp_path
+    with open(os.devnull, "r+b") as nothing:
+        for words in (
+            ["do", PROSE, "--model", "scripted:script.json", *kept, "r1"],
+            ["run", "plan.json", "--tools", "tools.py", *kept, "r2"],
+        ):
+            warm.run(words, cwd=folder, environment=environment(), streams=[nothing.fileno()] * 3)
+    return folder
 
 
 COMMANDS: dict[str, list[str]] = {

@@ -26,7 +26,7 @@ from placet.checks import command_line  # noqa: F401
 from placet.coder import attempt, context, drafting  # noqa: F401
 from placet.coder.coder import Coder
 from placet.coder.events import Event
-from placet.coder.repairs_sql import SqlRepairs
+from placet.coder.repairs import Repairs
 from placet.coder.session import Session
 from placet.coder.store_sql import SqlSessions
 from placet.errors import RunExists
@@ -131,7 +131,7 @@ async def lead(job: dict[str, Any]) -> Session:
                 folder / "repository",
                 home=folder / "home",
                 sessions=sessions,
-                repairs=SqlRepairs(database),
+                repairs=Repairs(database),
                 isolation=Isolation("process", folder=job["known"]),
                 ask_s=job.get("ask_s"),
             )

@@ -24,8 +24,8 @@ from tests.coder.coding_child import INTENT
 from tests.coder.nursery import PATIENCE_S, Nursery, read_trace, until_nothing_runs
 from tests.coder.repositories import fingerprint
 from tests.coder.workbench import _known, git, make_repository
+from tests.properties.effort import SOAK
 
-SOAK = bool(os.environ.get("PLACET_SOAK"))
 KILLS = 250 if SOAK else 10
 FILES = {"a.txt": "c\nb\na\n"}
 

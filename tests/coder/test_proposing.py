@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,14 @@ from placet.coder.events import IterationStarted, Noted
 from placet.coder.leads import change_words
 from placet.coder.proposing import NO_IDEA, NOTHING_LEFT, Proposals, Proposing
 from placet.coder.python_source import Function
-from placet.coder.repairs_sql import SqlRepairs
+from placet.coder.repairs import Repairs
 from placet.coder.session import CodeLimits
 from placet.errors import BudgetSpent, ContextTooLong, ModelCancelled, ModelUnavailable, RequestRefused
 from placet.inference import Scripted
-from placet.inference.model import Request, Result
+from placet.inference.model import Piece, Request, Result
 from placet.inference.passage import Beside, Doubt
 from placet.inference.usage import Usage
-from placet.policy.budget import CostBudget
+from placet.policy.budget import Budget, CostBudget
 from placet.tools.context import Cancel
 from tests.coder.workbench import Workbench, call, git, user_text
 
@@ -78,6 +78,10 @@ DOUBTS = {
     "whole += price": [doubt(14, "        whole -= price", 7.0)],
     "return whole": [doubt(11, "    return prices", 5.0)],
 }
+
+
+RIGHT = {"whole = START": DOUBTS["whole = START"]}
+"""What helps alone, for what is not about the order."""
 
 
 def changed(diff: str) -> list[str]:
@@ -149,7 +153,7 @@ class TestLoop:
         assert won is not None
         assert (won.number, won.tried) == (1, Change("prices.py", 5, 5, "    whole = 0", is_remembered=True))
         with open_database(str(here.folder / "placet.db")) as database:
-            (repair,) = SqlRepairs(database).entries(session.repository_key)
+            (repair,) = Repairs(database).entries(session.repository_key)
         assert (repair.wins, repair.losses) == (2, 0), "what only looks elsewhere is no trial of it"
 
     async def test_where_it_no_longer_fits_it_is_beside_what_is_read(self, tmp_path: Path) -> None:
@@ -169,7 +173,7 @@ class TestLoop:
 
     async def test_what_helped_against_another_failure_is_not(self, tmp_path: Path) -> None:
         here = Workbench(tmp_path, FILES)
-        with here.coder(Reader(DOUBTS), style="small") as coder:
+        with here.coder(Reader(RIGHT), style="small") as coder:
             session = await coder.run("mend total", [PYTEST])
             assert session.is_green, session.reason
         wrong = FILES["prices.py"].replace("whole += price", "whole += prise")
@@ -216,7 +220,7 @@ class TestLoop:
         self, tmp_path: Path
     ) -> None:
         here = Workbench(tmp_path, FILES)
-        with here.coder(Reader(DOUBTS), style="small") as coder:
+        with here.coder(Reader(RIGHT), style="small") as coder:
             session = await coder.run("mend total", [CHECK])
             assert session.is_green, session.reason
         # It fits, and helps no more.
@@ -231,7 +235,7 @@ class TestLoop:
             assert session.is_green, session.reason
         assert session.iterations == 4
         with open_database(str(here.folder / "placet.db")) as database:
-            first, second = sorted(SqlRepairs(database).entries(session.repository_key), key=lambda e: e.made)
+            first, second = sorted(Repairs(database).entries(session.repository_key), key=lambda e: e.made)
         assert (first.wins, first.losses) == (1, 1), "it wins nothing by what was found after it"
         assert (second.wins, second.losses) == (1, 0)
 
@@ -239,10 +243,10 @@ class TestLoop:
         self, tmp_path: Path
     ) -> None:
         here = Workbench(tmp_path, FILES)
-        with here.coder(Reader(DOUBTS), style="small") as coder:
+        with here.coder(Reader(RIGHT), style="small") as coder:
             session = await coder.run("mend total", [CHECK])
         with open_database(str(here.folder / "placet.db")) as database:
-            repairs = SqlRepairs(database)
+            repairs = Repairs(database)
             (right,) = repairs.entries(session.repository_key)
             diff = "+++ b/prices.py\n@@ -5 +5 @@\n-    whole = START\n+    whole = nothing\n"
             for _ in range(2):
@@ -256,9 +260,7 @@ class TestLoop:
         assert session.is_green, session.reason
         assert model.read == []
         with open_database(str(here.folder / "placet.db")) as database:
-            found = {
-                each.id == right.id: each for each in SqlRepairs(database).entries(session.repository_key)
-            }
+            found = {each.id == right.id: each for each in Repairs(database).entries(session.repository_key)}
         assert found[False].losses > 0
         assert (found[True].wins, found[True].losses) == (2, 0)
 
@@ -269,14 +271,15 @@ class TestLoop:
             left = asked = 0
             cancel = Cancel()
 
-            async def generate(self, request: Request) -> Result:
+            async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
                 self.left -= 1
                 if self.left == 0:
                     self.cancel.cancel("enough")
                     raise ModelCancelled("enough")
-                result = await super().generate(request)
+                async for piece in super().stream(request):
+                    yield piece
+                # Of one that was broken off in the middle nobody knows what it took.
                 self.asked += 1
-                return result
 
         here = Workbench(tmp_path, FILES)
         model = Stops(DOUBTS)
@@ -302,13 +305,12 @@ class TestLoop:
             raise Died
 
         here = Workbench(tmp_path, FILES)
-        only = {"whole = START": DOUBTS["whole = START"]}
         said = AttemptLoop._said
-        with pytest.MonkeyPatch.context() as patch, here.coder(Reader(only), style="small") as coder:
+        with pytest.MonkeyPatch.context() as patch, here.coder(Reader(RIGHT), style="small") as coder:
             patch.setattr(AttemptLoop, "_said", dies)
             with pytest.raises(Died):
                 await coder.run("mend total", [CHECK], session_id="s")
-        model = Reader(only, "{}")
+        model = Reader(RIGHT, "{}")
         with here.coder(model, style="small") as coder:
             session = await coder.resume("s")
         assert session.is_green, session.reason
@@ -404,21 +406,6 @@ class TestLoop:
         assert rows[-1] == f"whole = {BLANK}"
 
 
-class Run:
-    """As much of a run as a budget needs."""
-
-    budget = None
-
-    def __init__(self) -> None:
-        self.spent = 0
-
-    def used_up(self) -> str | None:
-        return None
-
-    def spend(self, tokens: int | None, cost: float | None) -> None:
-        self.spent += tokens or 0
-
-
 def function(name: str, *rows: str, first: int = 1) -> Function:
     source = "\n".join([f"def {name}():", *(f"    {row}" for row in rows)])
     return Function(path="x.py", name=name, first=first, last=first + len(rows), source=source)
@@ -427,11 +414,10 @@ def function(name: str, *rows: str, first: int = 1) -> Function:
 CHOSEN = Chosen(text="", functions=(function("f", "a = 1", "b = 2"), function("g", "c = 3", first=4)))
 
 
-def proposing(model: Any, proposals: Proposals, run: Run | None = None, **more: Any) -> Proposing:
+def proposing(model: Any, proposals: Proposals, budget: Budget | None = None, **more: Any) -> Proposing:
     return Proposing(
         model,
-        run or Run(),  # type: ignore[arg-type]
-        0.5,
+        budget or Budget(),
         proposals=proposals,
         chosen=CHOSEN,
         words=lambda angle: angle.row,
@@ -459,12 +445,12 @@ async def proposed(model: Proposing) -> str:
 class TestProposals:
     async def test_one_function_is_read_and_tried_before_the_next(self) -> None:
         model = Reader({"a = 1": plus("a = 1"), "b = 2": plus("b = 2", 2), "c = 3": plus("c = 3")})
-        run = Run()
-        asked = proposing(model, Proposals(), run)
+        budget = Budget()
+        asked = proposing(model, Proposals(), budget)
         assert [await proposed(asked) for _ in range(3)] == ["b = 10", "a = 9", "b = 9"]
         assert model.read == ["a = 1", "b = 2"]
         assert await proposed(asked) == "c = 9"
-        assert run.spent == 55
+        assert budget.spent.tokens == 55
 
     async def test_second_thoughts_of_all_functions_come_last(self) -> None:
         second = [doubt(8, "    a = 7", -2.0)], [doubt(8, "    c = 8", -1.0), doubt(8, "    c = 9", 1.0)]
@@ -560,15 +546,13 @@ class TestProposals:
         assert (result.usage, result.cost) == (None, None)
 
     async def test_nothing_is_read_once_the_budget_is_used_up(self) -> None:
-        class Spent(Run):
-            budget = CostBudget(max_tokens=1)  # type: ignore[assignment]
-
-            def used_up(self) -> str | None:
-                return "max_tokens"
-
+        budget = Budget(CostBudget(max_tokens=1))
+        budget.spend(1, 0.0)
         model = Reader(DOUBTS)
+
         with pytest.raises(BudgetSpent):
-            await proposed(proposing(model, Proposals(), Spent()))
+            await proposed(proposing(model, Proposals(), budget))
+
         assert model.read == []
 
     async def test_where_nothing_comes_to_its_mind_it_says_so(self) -> None:

@@ -13,27 +13,29 @@ from hypothesis import strategies as st
 
 from placet.checks.signature import Signature
 from placet.coder.repairs import (
+    MIGRATIONS,
     MOST_APPROACH,
     MOST_BYTES,
     MOST_REPAIRS,
     Hint,
-    MemoryRepairs,
-    RepairMemory,
+    Repairs,
     approach_words,
     cut,
     repository_key,
 )
-from placet.coder.repairs_sql import SqlRepairs, has_repairs
-from placet.errors import DecodeError, StorageDamaged
+from placet.errors import DecodeError
+from placet.memory.memory import Memory
+from placet.memory.sql import SqlFacts, has_memory
 from placet.redaction import REDACTED, Redactor
 from placet.safe_text import clean
 from placet.storage.location import open_database
+from placet.storage.migrate import Migrations, migrate
 from placet.testing import FakeClock
 from tests.properties.effort import examples
-from tests.storage.children import run, say
+from tests.storage.children import run
 
 START = 1_000.0
-Make = Callable[..., RepairMemory]
+Make = Callable[..., Repairs]
 
 
 def signature(message: str = "test_a: assert <n> == <n>", **changes: Any) -> Signature:
@@ -54,37 +56,31 @@ def clock() -> FakeClock:
 def make(request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Any) -> Iterator[Make]:
     """Makes an empty memory of each kind."""
     if request.param == "memory":
-        yield lambda **options: MemoryRepairs(clock=clock, **options)
+        yield lambda **options: Repairs(clock=clock, **options)
         return
     url = (
         f"sqlite://{tmp_path}/r.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
     )
     with open_database(url) as database:
-
-        def empty(**options: Any) -> RepairMemory:
-            repairs = SqlRepairs(database, clock=clock, **options)
-            say(database, "DELETE FROM repairs")
-            return repairs
-
-        yield empty
+        yield lambda **options: Repairs(database, clock=clock, **options)
 
 
 @pytest.fixture
-def repairs(make: Make) -> RepairMemory:
+def repairs(make: Make) -> Repairs:
     return make()
 
 
-def shown(repairs: RepairMemory, known: Signature | None = None) -> Hint:
+def shown(repairs: Repairs, known: Signature | None = None) -> Hint:
     hint = repairs.recall("r", known or signature())
     assert hint is not None
     return hint
 
 
-def counts(repairs: RepairMemory, repository: str = "r") -> dict[str, tuple[int, int]]:
+def counts(repairs: Repairs, repository: str = "r") -> dict[str, tuple[int, int]]:
     return {one.approach: (one.wins, one.losses) for one in repairs.entries(repository)}
 
 
-def test_what_helped_is_recalled_for_that_failure_alone(repairs: RepairMemory) -> None:
+def test_what_helped_is_recalled_for_that_failure_alone(repairs: Repairs) -> None:
     repairs.learned("r", signature(), "swap the operands", hint=None)
 
     hint = shown(repairs)
@@ -95,7 +91,7 @@ def test_what_helped_is_recalled_for_that_failure_alone(repairs: RepairMemory) -
     assert repairs.recall("another repository", signature()) is None
 
 
-def test_an_exact_match_comes_before_a_better_coarse_one(repairs: RepairMemory) -> None:
+def test_an_exact_match_comes_before_a_better_coarse_one(repairs: Repairs) -> None:
     for _ in range(3):
         repairs.learned("r", OTHER, "often", hint=None)
     repairs.learned("r", signature(), "once", hint=None)
@@ -104,7 +100,7 @@ def test_an_exact_match_comes_before_a_better_coarse_one(repairs: RepairMemory) 
     assert shown(repairs, signature("test_c")).approach == "often"
 
 
-def test_the_same_approach_again_is_a_win(repairs: RepairMemory, clock: FakeClock) -> None:
+def test_the_same_approach_again_is_a_win(repairs: Repairs, clock: FakeClock) -> None:
     repairs.learned("r", signature(), "a", hint=None)
     clock.advance(5)
     repairs.learned("r", signature(), "  a\n", hint=None)
@@ -114,7 +110,7 @@ def test_the_same_approach_again_is_a_win(repairs: RepairMemory, clock: FakeCloc
     assert kept.signature == signature()
 
 
-def test_of_equal_rank_the_newest_is_shown(repairs: RepairMemory, clock: FakeClock) -> None:
+def test_of_equal_rank_the_newest_is_shown(repairs: Repairs, clock: FakeClock) -> None:
     repairs.learned("r", signature(), "old", hint=None)
     clock.advance(1)
     repairs.learned("r", signature(), "new", hint=None)
@@ -125,7 +121,7 @@ def test_of_equal_rank_the_newest_is_shown(repairs: RepairMemory, clock: FakeClo
     assert shown(repairs).approach == "old"
 
 
-def test_a_loss_makes_nothing_newer(repairs: RepairMemory, clock: FakeClock) -> None:
+def test_a_loss_makes_nothing_newer(repairs: Repairs, clock: FakeClock) -> None:
     for approach in ("old", "new", "old"):
         repairs.learned("r", signature(), approach, hint=None)
         clock.advance(1)
@@ -135,7 +131,7 @@ def test_a_loss_makes_nothing_newer(repairs: RepairMemory, clock: FakeClock) -> 
     assert shown(repairs).approach == "new"
 
 
-def test_a_hint_that_failed_loses_rank_and_is_shown_no_more_in_the_end(repairs: RepairMemory) -> None:
+def test_a_hint_that_failed_loses_rank_and_is_shown_no_more_in_the_end(repairs: Repairs) -> None:
     repairs.learned("r", signature(), "a", hint=None)
     repairs.learned("r", signature(), "b", hint=None)
     first = shown(repairs)
@@ -157,7 +153,7 @@ def test_a_hint_that_failed_loses_rank_and_is_shown_no_more_in_the_end(repairs: 
     assert shown(repairs).id == first.id
 
 
-def test_one_loss_more_than_wins_is_still_shown(repairs: RepairMemory) -> None:
+def test_one_loss_more_than_wins_is_still_shown(repairs: Repairs) -> None:
     repairs.learned("r", signature(), "a", hint=None)
     for _ in range(2):
         repairs.failed(shown(repairs).id)
@@ -166,7 +162,7 @@ def test_one_loss_more_than_wins_is_still_shown(repairs: RepairMemory) -> None:
     assert shown(repairs).approach == "a"
 
 
-def test_a_hint_that_went_green_wins_once(repairs: RepairMemory) -> None:
+def test_a_hint_that_went_green_wins_once(repairs: Repairs) -> None:
     repairs.learned("r", signature(), "a", hint=None)
     repairs.learned("r", signature(), "did as told", hint=shown(repairs).id)
     assert counts(repairs) == {"a": (2, 0), "did as told": (1, 0)}
@@ -175,21 +171,21 @@ def test_a_hint_that_went_green_wins_once(repairs: RepairMemory) -> None:
     assert counts(repairs)["a"] == (3, 0)
 
 
-def test_what_is_no_longer_kept_may_be_counted(repairs: RepairMemory) -> None:
+def test_what_is_no_longer_kept_may_be_counted(repairs: Repairs) -> None:
     repairs.failed("gone")
     repairs.learned("r", signature(), "a", hint="gone\0")
 
     assert counts(repairs) == {"a": (1, 0)}
 
 
-def test_nothing_to_say_is_not_kept_but_the_hint_still_wins(repairs: RepairMemory) -> None:
+def test_nothing_to_say_is_not_kept_but_the_hint_still_wins(repairs: Repairs) -> None:
     repairs.learned("r", signature(), "a", hint=None)
     repairs.learned("r", signature(), " \n", hint=shown(repairs).id)
 
     assert counts(repairs) == {"a": (2, 0)}
 
 
-def test_awkward_texts_are_kept_as_they_can_be_shown(repairs: RepairMemory) -> None:
+def test_awkward_texts_are_kept_as_they_can_be_shown(repairs: Repairs) -> None:
     repairs.learned("r", signature("a\0b\ud800"), "do\0 \x1b[31m\ud800 \u202e this\nand that", hint=None)
 
     hint = shown(repairs, signature("a\0b\ud800"))
@@ -209,7 +205,7 @@ def test_secrets_are_neither_kept_nor_in_the_way(make: Make) -> None:
     assert b"hunter2" not in repairs.export("r")
 
 
-def test_forgetting(repairs: RepairMemory) -> None:
+def test_forgetting(repairs: Repairs) -> None:
     repairs.learned("r", signature(), "a", hint=None)
     (kept,) = repairs.entries("r")
 
@@ -220,7 +216,7 @@ def test_forgetting(repairs: RepairMemory) -> None:
     assert repairs.recall("r", signature()) is None
 
 
-def test_a_file_brings_repairs_to_another_repository(repairs: RepairMemory, clock: FakeClock) -> None:
+def test_a_file_brings_repairs_to_another_repository(repairs: Repairs, clock: FakeClock) -> None:
     repairs.learned("r", signature(), "a", hint=None)
     repairs.learned("r", OTHER, "b", hint=None)
     repairs.failed(shown(repairs, OTHER).id)
@@ -239,7 +235,7 @@ def test_a_file_brings_repairs_to_another_repository(repairs: RepairMemory, cloc
     assert counts(repairs, "r")["a"] == (1, 0)
 
 
-def test_bringing_in_the_same_file_twice_changes_nothing(repairs: RepairMemory, clock: FakeClock) -> None:
+def test_bringing_in_the_same_file_twice_changes_nothing(repairs: Repairs, clock: FakeClock) -> None:
     repairs.learned("r", signature(), "a", hint=None)
     file = repairs.export("r")
     repairs.learned("r", signature(), "a", hint=None)
@@ -294,7 +290,7 @@ def file_with(*lines: dict[str, Any], **top: Any) -> bytes:
     ],
 )
 def test_a_file_that_is_not_right_brings_nothing(data: bytes, words: str) -> None:
-    repairs = MemoryRepairs()
+    repairs = Repairs()
 
     with pytest.raises(DecodeError) as refused:
         repairs.bring_in("r", data)
@@ -308,24 +304,27 @@ def test_a_file_that_is_not_right_brings_nothing(data: bytes, words: str) -> Non
 @examples(100)
 def test_any_bytes_are_refused_in_words(data: bytes) -> None:
     with pytest.raises(DecodeError):
-        MemoryRepairs().bring_in("r", data)
+        Repairs().bring_in("r", data)
 
 
-def test_the_newest_are_kept_and_the_rest_goes(repairs: RepairMemory, clock: FakeClock) -> None:
+def test_the_newest_are_listed_and_shared_and_nothing_is_lost(repairs: Repairs, clock: FakeClock) -> None:
     full = [{**LINE, "approach": f"a{n}", "made": n, "used": n} for n in range(MOST_REPAIRS)]
     assert repairs.bring_in("r", file_with(*full)) == MOST_REPAIRS
     repairs.learned("q", signature(), "of another repository", hint=None)
 
     repairs.learned("r", signature(), "new", hint=None)
 
-    kept = repairs.entries("r")
-    assert len(kept) == MOST_REPAIRS
-    assert kept[0].approach == "new"
-    assert "a0" not in {one.approach for one in kept}
+    listed = repairs.entries("r")
+    assert len(listed) == MOST_REPAIRS
+    assert listed[0].approach == "new"
+    oldest = next(each for each in full if each["approach"] not in {one.approach for one in listed})
+    assert oldest["approach"] == "a0"
+    repairs._store.forget(None, [each.id for each in listed])
+    assert counts(repairs) == {"a0": (1, 0)}
     assert counts(repairs, "q") == {"of another repository": (1, 0)}
 
 
-def test_whoever_counts_at_once_counts(repairs: RepairMemory) -> None:
+def test_whoever_counts_at_once_counts(repairs: Repairs) -> None:
     repairs.learned("r", signature(), "a", hint=None)
     id = shown(repairs).id
 
@@ -343,44 +342,113 @@ def test_whoever_counts_at_once_counts(repairs: RepairMemory) -> None:
     assert counts(repairs) == {"a": (16, 15)}
 
 
-def test_what_is_too_much_leaves_the_disk_too(database_url: str, clock: FakeClock) -> None:
-    full = [{**LINE, "approach": f"a{n}"} for n in range(MOST_REPAIRS)]
-    with open_database(database_url) as database:
-        repairs = SqlRepairs(database, clock=clock)
-        repairs.bring_in("r", file_with(*full))
-        repairs.learned("r", signature(), "new", hint=None)
-
-        assert database.read(lambda t: t.execute("SELECT count(*) FROM repairs")) == [(MOST_REPAIRS,)]
-
-
 LEARNER = """
 import sys
-from placet.coder.repairs_sql import SqlRepairs
+from placet.coder.repairs import Repairs
 from placet.checks.signature import Signature
 from placet.storage.location import open_database
 with open_database(sys.argv[1]) as database:
     known = Signature(command="pytest -q", error_class="test_failure", message="m")
-    SqlRepairs(database).learned("r", known, "learned elsewhere", hint=None)
+    Repairs(database).learned("r", known, "learned elsewhere", hint=None)
 """
 
 
 def test_what_one_process_learned_another_recalls(database_url: str) -> None:
     with open_database(database_url) as database:
-        assert not has_repairs(database)
+        assert not has_memory(database)
         run(LEARNER, database_url)
 
-        assert has_repairs(database)
-        assert shown(SqlRepairs(database), signature("m")).approach == "learned elsewhere"
+        assert has_memory(database)
+        assert shown(Repairs(database), signature("m")).approach == "learned elsewhere"
 
 
-def test_a_row_that_was_changed_by_hand_is_named(database_url: str) -> None:
+def test_a_repair_is_a_fact_of_the_memory_that_only_its_kind_finds(database_url: str) -> None:
     with open_database(database_url) as database:
-        repairs = SqlRepairs(database)
-        repairs.learned("r", signature(), "a", hint=None)
-        say(database, "UPDATE repairs SET error_class = 'nonsense'")
+        repairs = Repairs(database, tenant="a")
+        repairs.learned(
+            "r", signature("ZeroDivisionError"), "check the divisor", hint=None, labels=["secret"]
+        )
+        memory = Memory(database, tenant="a")
 
-        with pytest.raises(StorageDamaged, match="a repair that cannot be read"):
-            repairs.entries("r")
+        (hit,) = memory.query_sync("ZeroDivisionError divisor", kinds=["repair"], everywhere=True).hits
+        assert (hit.fact.body, hit.fact.labels) == ("check the divisor", ("untrusted", "secret"))
+        assert hit.fact.id == repairs.entries("r")[0].id
+        assert not memory.query_sync("ZeroDivisionError divisor", everywhere=True).hits
+        assert memory.forget_sync(hit.fact.id) == 1
+        assert repairs.recall("r", signature("ZeroDivisionError")) is None
+
+
+def test_a_tenant_has_repairs_of_its_own(make: Make, database_url: str) -> None:
+    with open_database(database_url) as database:
+        mine, theirs = Repairs(database, tenant="a"), Repairs(database, tenant="b")
+        mine.learned("r", signature(), "a", hint=None)
+        theirs.learned("r", signature(), "b", hint=None)
+        theirs.failed(shown(mine).id)
+
+        assert counts(mine) == {"a": (1, 0)}
+        assert counts(theirs) == {"b": (1, 0)}
+        assert not theirs.forget("r", shown(mine).id)
+        assert Repairs(database).entries("r") == []
+
+
+def test_what_a_person_has_invalidated_is_recalled_no_more(repairs: Repairs) -> None:
+    repairs.learned("r", signature(), "a", hint=None)
+    (known,) = repairs.entries("r")
+
+    assert repairs._store.invalidate(None, known.id, START)
+
+    assert repairs.recall("r", signature()) is None
+
+
+def test_a_repair_keeps_its_labels_and_is_untrusted_until_a_person_trusts_it(repairs: Repairs) -> None:
+    repairs.learned("r", signature(), "a", hint=None, labels=["secret"])
+    repairs.bring_in("s", repairs.export("r"))
+
+    assert shown(repairs).labels == ("untrusted", "secret")
+    assert [each.labels for each in repairs.entries("s")] == [("untrusted",)]
+    repairs.learned("r", signature(), "a", hint=None)
+    assert shown(repairs).labels == ("untrusted", "secret")
+    assert repairs._store.trust(None, shown(repairs).id)
+    assert shown(repairs).labels == ("secret",)
+
+
+ROWS = [
+    (
+        "i1",
+        "commit:c0ffee",
+        "pytest -q",
+        "test_failure",
+        "test_a: assert <n> == <n>",
+        "swap",
+        3,
+        1,
+        10.0,
+        20.0,
+    ),
+    ("i2", "commit:c0ffee", "make", "lint", "", "format", 0, 2, 11.0, 12.0),
+    ("i3", "folder:abc", "pytest -q", "crash", "boom", "two\nlines", 1, 0, 5.0, 5.0),
+]
+
+
+def test_repairs_of_a_released_table_become_facts_and_the_table_goes(database_url: str) -> None:
+    columns = "id, repository, command, error_class, message, approach, wins, losses, made, used"
+    with open_database(database_url) as database:
+        migrate(database, Migrations(MIGRATIONS.part, MIGRATIONS.steps[:1]))
+        rows = [(*row, "coarse") for row in ROWS]
+        database.write(lambda t: t.insert("repairs", [*columns.split(", "), "coarse"], rows)).result()
+
+        for _ in range(2):
+            repairs = Repairs(database)
+
+        found = {each.id: each for key in ("commit:c0ffee", "folder:abc") for each in repairs.entries(key)}
+        names = columns.split(", ")
+        assert [tuple(getattr(found[row[0]], name) for name in names) for row in ROWS] == ROWS
+        assert len(found) == len(ROWS)
+        assert not database.read(lambda t: t.has_table("repairs"))
+        hint = repairs.recall("commit:c0ffee", signature())
+        assert hint is not None
+        assert (hint.id, hint.approach, hint.is_coarse, hint.labels) == ("i1", "swap", False, ("untrusted",))
+        assert len(SqlFacts(database).listed(None)) == len(ROWS)
 
 
 def test_a_repository_is_known_by_its_first_commit_wherever_it_is() -> None:

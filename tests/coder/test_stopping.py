@@ -40,9 +40,9 @@ from placet.tools.context import Cancel
 from tests.coder.nursery import PATIENCE_S, Nursery, read_trace, running, until_nothing_runs
 from tests.coder.repositories import fingerprint
 from tests.coder.workbench import Workbench, _known, call, git, make_repository, shell, write
+from tests.properties.effort import SOAK
 from tests.sandbox.test_confinement import weak
 
-SOAK = bool(os.environ.get("PLACET_SOAK"))
 FOREVER = "sleep 987{mark}"
 
 

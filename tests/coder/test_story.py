@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from placet import MarkOutput
 from placet.coder.session import CodeLimits
 from placet.inference import Scripted
 from placet.inference.model import Request
@@ -134,7 +135,8 @@ async def test_the_commit_has_the_intent_cut_between_words_and_the_closing_text_
 
 
 async def learn(here: Workbench) -> None:
-    with here.coder([WRONG, "fixed", RIGHT, CLOSING]) as coder:
+    with here.coder([call("read_file", path="README.md"), WRONG, "fixed", RIGHT, CLOSING]) as coder:
+        coder.runtime.policies.add("reads", MarkOutput(tool="read_file", marks=["secret"]))
         session = await coder.run("the discount is wrong", [CHECK])
         assert session.is_green
         await coder.deny(session.id)
@@ -149,7 +151,10 @@ async def test_the_same_failure_later_brings_the_hint_and_another_does_not(tmp_p
         session = await coder.run("prices look odd", [CHECK])
     assert session.is_green
     assert CLOSING in user_text(model.requests[0])
-    assert session.attempts[0].iterations[0].hint is not None
+    (iteration,) = session.attempts[0].iterations
+    assert iteration.hint is not None
+    assert iteration.labels is not None
+    assert iteration.labels["secret"][0] == f"repair {iteration.hint}", "the session that learned it read one"
 
     other = Scripted([call("write_file", path="ok.txt", text="x"), "made"])
     with here.coder(other) as coder:

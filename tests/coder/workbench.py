@@ -16,11 +16,12 @@ from typing import Any
 from placet import EventLog, Runtime, SqlApprovals, SqlEvents, SqlJournal, open_database
 from placet.coder.coder import Coder
 from placet.coder.events import Event
-from placet.coder.repairs_sql import SqlRepairs
+from placet.coder.repairs import Repairs
 from placet.coder.store_sql import SqlSessions
 from placet.inference import Scripted
 from placet.inference.messages import ToolCall
 from placet.inference.model import Model, Request, Result
+from placet.loops.sql import SqlRounds
 from placet.sandbox.confinement import Isolation
 
 _IDENTITY = {
@@ -30,6 +31,9 @@ _IDENTITY = {
     "GIT_COMMITTER_EMAIL": "ada@example.org",
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_COUNT": "1",  # No housekeeping after a commit: it takes longer than the commit.
+    "GIT_CONFIG_KEY_0": "maintenance.auto",
+    "GIT_CONFIG_VALUE_0": "false",
 }
 
 
@@ -63,9 +67,21 @@ def git(folder: Path, *argv: str) -> str:
 
 def make_repository(folder: Path, files: Mapping[str, str]) -> Path:
     """A repository with one commit of these files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    git(folder, "init", "-q", "-b", "main")
-    for name, text in files.items():
+    shutil.copytree(_pattern(tuple(files.items())), folder, symlinks=True, dirs_exist_ok=True)
+    # The index remembers other files, though with the same contents.
+    git(folder, "update-index", "-q", "--refresh")
+    return folder
+
+
+@cache
+def _pattern(files: tuple[tuple[str, str], ...]) -> Path:
+    """What repositories with these files are copied from: made once, for git takes longer."""
+    folder = Path(_own_folder(), "repository")
+    folder.mkdir()
+    git(folder, "init", "-q", "--template=", "-b", "main")
+    for place in ("hooks", "info"):
+        (folder / ".git" / place).mkdir()
+    for name, text in files:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -77,6 +93,26 @@ def make_repository(folder: Path, files: Mapping[str, str]) -> Path:
 @cache
 def _known() -> str:
     """Where the self-test of the sandbox writes down what it found: trying once is enough for all tests."""
+    return _own_folder()
+
+
+def make_database(path: Path) -> None:
+    """A database with the tables of coders and loops: making them takes longer than copying them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(_empty(), path)
+
+
+@cache
+def _empty() -> Path:
+    path = Path(_own_folder(), "placet.db")
+    with open_database(str(path)) as database:
+        for make in (SqlEvents, SqlApprovals, SqlSessions, Repairs, SqlRounds):
+            make(database)
+        SqlJournal(database).close()
+    return path
+
+
+def _own_folder() -> str:
     folder = tempfile.mkdtemp(prefix="placet-tests-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -88,6 +124,7 @@ class Workbench:
     def __init__(self, folder: Path, files: Mapping[str, str]) -> None:
         self.folder = folder
         self.repository = make_repository(folder / "repository", files)
+        make_database(folder / "placet.db")
         self.home = folder / "home"
         self.isolation = Isolation("process", folder=_known())
         self.seen: list[Event] = []
@@ -111,7 +148,7 @@ class Workbench:
                 made = {
                     "home": self.home,
                     "sessions": SqlSessions(database),
-                    "repairs": SqlRepairs(database),
+                    "repairs": Repairs(database),
                     "isolation": self.isolation,
                     **options,
                 }

@@ -15,13 +15,14 @@ from pathlib import Path
 import uvicorn
 
 from placet.app.app import open_app
+from placet.app.options import RunOptions
 from placet.server.mcp import Face, make_server
 
 
 async def serve(folder: Path) -> None:
     """Serve on a free port of loopback."""
     tools = str(Path(__file__).with_name("tools.py"))
-    with open_app(tools=tools, db=str(folder / "runs.db"), start=folder) as app:
+    with open_app(RunOptions(tools=tools, folder=str(folder)), db=str(folder / "runs.db")) as app:
         server = make_server(Face(app))
         listening = socket.create_server(("127.0.0.1", 0))
         print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)

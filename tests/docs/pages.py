@@ -308,6 +308,29 @@ def environment(
     folder: Path, placet: Sequence[str] = PLACET, python: Sequence[str] = (sys.executable,)
 ) -> dict[str, str]:
     """Where `placet` is the code under test, and nothing of the person's own gets in, not even their runs."""
+    programs = programs_in(folder, placet, python)
+    foreign = ("CI", "COLUMNS", "PLACET_DB", "PLACET_DEBUG", "FORCE_COLOR")
+    kept = {k: v for k, v in os.environ.items() if k not in foreign}
+    path = [str(programs), os.environ["PATH"]]
+    if "DATABASE_URL" in kept:
+        # `psql` is beside the server; Debian leaves that folder off PATH.
+        path.append(str(postgres.programs()))
+    return {
+        **kept,
+        "PATH": os.pathsep.join(path),
+        # What else is installed here takes longer to load than a page to be followed.
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONUTF8": "1",
+        "XDG_DATA_HOME": str(data_home(folder)),
+        "XDG_CONFIG_HOME": str(folder / ".config"),
+        "XDG_STATE_HOME": str(folder / ".state"),
+    }
+
+
+def programs_in(
+    folder: Path, placet: Sequence[str] = PLACET, python: Sequence[str] = (sys.executable,)
+) -> Path:
+    """A folder for PATH, with the programs that pages start by their names."""
     programs = folder / ".bin"
     if not programs.exists():
         programs.mkdir()
@@ -317,20 +340,7 @@ def environment(
             script = programs / name
             script.write_text(f'#!/bin/sh\nexec {shlex.join(argv)} "$@"\n')
             script.chmod(0o755)
-    foreign = ("CI", "COLUMNS", "PLACET_DB", "PLACET_DEBUG", "FORCE_COLOR", "PYTEST_ADDOPTS")
-    kept = {k: v for k, v in os.environ.items() if k not in foreign}
-    path = [str(programs), os.environ["PATH"]]
-    if "DATABASE_URL" in kept:
-        # `psql` is beside the server; Debian leaves that folder off PATH.
-        path.append(str(postgres.programs()))
-    return {
-        **kept,
-        "PATH": os.pathsep.join(path),
-        "PYTHONUTF8": "1",
-        "XDG_DATA_HOME": str(data_home(folder)),
-        "XDG_CONFIG_HOME": str(folder / ".config"),
-        "XDG_STATE_HOME": str(folder / ".state"),
-    }
+    return programs
 
 
 def data_home(folder: Path) -> Path:

@@ -36,6 +36,7 @@ from tests.docs.pages import (
     pages,
     without_blocks,
 )
+from tests.properties.effort import SOAK
 from tests.servers.local_model import model_files
 from tests.warm import Warm
 
@@ -56,12 +57,28 @@ class Elsewhere(NamedTuple):
     """The test that runs it, or does the same: FILE, FILE::TEST, or a target of make."""
 
 
-INSTALL = Elsewhere(by="tests/packaging/test_distributions.py::test_it_installs_from_sdist_wheel_and_clone")
+INSTALL = Elsewhere(by="tests/packaging/test_distributions.py::test_it_installs_from_wheel_sdist_and_clone")
 EXAMPLES = Elsewhere(by="tests/examples/test_examples.py::test_the_commands_of_the_readme_work")
 MODELS = Elsewhere(by="tests/docs/test_commands.py::test_a_command_about_a_model_on_this_machine_works")
 TRIP = "--tools trip/tools.py --policies trip/policies.toml --state trip/state.json"
 
+REMOTE = "tests/server/test_remote.py"
+API = Elsewhere(by="tests/server/test_api.py")
 ELSEWHERE: dict[str, Elsewhere] = {
+    "ssh -L 8765:localhost:8765 you@box": Elsewhere("needs another machine"),
+    "placet serve start --host 0.0.0.0 --host-name box.example.org --allow-remote --cert /etc/ssl/box.pem --key /etc/ssl/box.key": Elsewhere(  # noqa: E501
+        by=REMOTE
+    ),
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -keyout box.key -out box.pem -subj /CN=box.example.org -addext subjectAltName=DNS:box.example.org": Elsewhere(  # noqa: E501
+        by=REMOTE
+    ),
+    "placet serve start --host-name box.example.org --trusted-proxy 127.0.0.1": Elsewhere(by=REMOTE),
+    "placet serve start --host 10.0.0.5 --host-name box.example.org --allow-remote --trusted-proxy 10.0.0.2": Elsewhere(  # noqa: E501
+        by=REMOTE
+    ),
+    "placet serve token add bot --right see --right decide > token.txt": API,
+    'curl -s http://127.0.0.1:8765/api/v1/needs-you -H "Authorization: Bearer $(cat token.txt)"': API,
+    "curl -s http://127.0.0.1:8765/api/v1/approvals/0f57f3447a42/decision -H \"Authorization: Bearer $(cat token.txt)\" -H 'X-Placet: 1' -H 'Content-Type: application/json' -d '{\"decision\": \"once\"}'": API,  # noqa: E501
     "make setup": Elsewhere(SETUP),
     ". .venv/bin/activate": Elsewhere(SETUP),
     'cd "$(mktemp -d)"': Elsewhere("leads to the folder in which the page is tried"),
@@ -90,11 +107,16 @@ ELSEWHERE: dict[str, Elsewhere] = {
     ".venv/bin/python -m pytest tests/runtime -q -k abort": Elsewhere(by="make test"),
     ".venv/bin/python -m pytest tests/durable/test_kills.py -s": Elsewhere(by="tests/durable/test_kills.py"),
     "pip install path/to/the/clone": INSTALL,
+    "pip install '.[durable]'": INSTALL,
     "pip install '.[embed]'": INSTALL,
     "pip install '.[local]'": INSTALL,
+    "pip install '.[otel]'": INSTALL,
     "pip install '.[postgres]'": INSTALL,
     "export DATABASE_URL=postgresql://USER:PASSWORD@HOST:5432/NAME": Elsewhere(
         "names the reader's database; the page is followed with one of the tests"
+    ),
+    'placet worker --db "$DATABASE_URL" --temporal 127.0.0.1:7233': Elsewhere(
+        by="tests/engine/test_conformance.py"
     ),
     "export ANTHROPIC_API_KEY=...": Elsewhere("is the reader's key"),
     "export PLACET_MODEL=anthropic:claude-sonnet-5-5": Elsewhere("is of use with a key alone"),
@@ -574,9 +596,17 @@ def test_commands_are_found_in_messages() -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("command", [command for command, row in ELSEWHERE.items() if row == MODELS])
+@pytest.mark.parametrize(
+    "command",
+    [name for name, row in ELSEWHERE.items() if row == MODELS and (SOAK or "model test" not in name)],
+)
 def test_a_command_about_a_model_on_this_machine_works(command: str, tmp_path: Path, warm: Warm) -> None:
-    """With the files that the tests keep: they are fetched once, and `pull` finds them there."""
+    """With the files that the tests keep: they are fetched once, and `pull` finds them there.
+
+    `model test` only in a soak: the model works at it for seconds. That it can do what the command asks of it
+    is shown by tests/inference/local/test_real_model.py, and what the command says by
+    tests/cli/test_model_command.py.
+    """
     kept = model_files("embed" if "embed" in command else "local")
     own = {name: kept[name] for name in ("PLACET_MODELS", "XDG_RUNTIME_DIR")}
 

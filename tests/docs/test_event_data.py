@@ -39,6 +39,8 @@ from placet.durable.memory import MemoryJournal
 from placet.errors import ModelError
 from placet.events.event import Event
 from placet.events.log import EventLog
+from placet.events.otel.sink import OpenTelemetrySink, OtelSettings, SpanQueue
+from placet.events.otel.spans import OtelSpan
 from placet.events.schema import Unknown, typed
 from placet.inference import Scripted, ToolCall
 from placet.sandbox.workspace import Workspace
@@ -122,6 +124,7 @@ async def everything_happens(kept: Kept, folder: Path) -> None:
     await a_coder_works(log, folder)
     await an_agent_works(log, folder)
     await memory_is_consolidated(log)
+    await a_run_is_traced(log)
     await a_skill_is_offered(log)
 
     answers = iter(["junk", {"actions": [{"id": "b", "tool": "broken"}]}])
@@ -283,7 +286,7 @@ async def a_coder_works(log: EventLog, folder: Path) -> None:
         return ToolCall(name=wanted, arguments=arguments)
 
     coder = Coder(
-        Runtime(events=log, person=agrees),
+        Runtime(events=log, person=agrees, journal=MemoryJournal()),
         Scripted(
             [
                 [asks("ask_user", question="Which?"), asks("shell", command="echo > Makefile; echo > done")],
@@ -299,7 +302,8 @@ async def a_coder_works(log: EventLog, folder: Path) -> None:
         ask=answers,
     )
 
-    session = await coder.run("x", ["test -f done"], approve=True)
+    session = await coder.run("x", ["test -f done"])
+    session = await coder.approve(session.id, by="ann")
 
     assert session.state == "merged"
 
@@ -327,6 +331,28 @@ async def a_skill_is_offered(log: EventLog) -> None:
         await Assistant(runtime, Scripted(["ok"]), memory=True).run("go", run_id=f"skill-{n}")
     for n in range(9):
         await memory.record_outcome(f"skill-{n}", n < 3, by="check")
+
+
+async def a_run_is_traced(log: EventLog) -> None:
+    sent: list[OtelSpan] = []
+
+    class Exporter:
+        is_failing = False
+
+        def send(self, spans: Sequence[OtelSpan], dropped: int) -> None:
+            sent.extend(spans)
+
+        def close(self) -> None: ...
+
+        interrupt = close
+
+    queue = SpanQueue(OtelSettings(), exporter=Exporter)
+    log.add_sink(sink := OpenTelemetrySink._sharing(queue))
+    await Runtime(events=log).execute({"actions": []})
+    log.remove_sink(sink)
+    queue.close()
+
+    assert {span.status for span in sent} == {"ok"}
 
 
 async def memory_is_consolidated(log: EventLog) -> None:

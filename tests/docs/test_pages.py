@@ -21,6 +21,7 @@ from tests.docs.pages import (
     name_of,
     pages,
     plain,
+    programs_in,
 )
 from tests.warm import Warm
 
@@ -49,7 +50,7 @@ def texts_of(picture: Path) -> list[str]:
     return [line for item in ElementTree.parse(picture).iter() for line in plain(item.text or "")]
 
 
-def test_the_picture_of_the_trip_shows_it_as_it_is(tmp_path: Path) -> None:
+def test_the_picture_of_the_trip_shows_it_as_it_is(tmp_path: Path, warm: Warm) -> None:
     """Drawn anew, the picture differs in times alone."""
     trip = "examples/trip"
     inputs = f"--tools {trip}/tools.py --policies {trip}/policies.toml --state {trip}/state.json"
@@ -57,7 +58,7 @@ def test_the_picture_of_the_trip_shows_it_as_it_is(tmp_path: Path) -> None:
     subprocess.run(
         ["sh", "-c", f"placet run {trip}/plan.json {inputs} --svg {tmp_path}/demo.svg"],
         cwd=ROOT,
-        env=environment(tmp_path),
+        env=environment(tmp_path, warm.command),
         capture_output=True,
         text=True,
         timeout=60,
@@ -69,22 +70,24 @@ def test_the_picture_of_the_trip_shows_it_as_it_is(tmp_path: Path) -> None:
     )
 
 
-def test_the_picture_of_a_terminal_shows_what_the_commands_print() -> None:
+def test_the_picture_of_a_terminal_shows_what_the_commands_print(tmp_path: Path, warm: Warm) -> None:
     terminal = runpy.run_path(str(DOCS / "images" / "terminal.py"))
 
     shown = "\n".join(texts_of(terminal["PICTURE"]))
-    printed = ElementTree.fromstring(terminal["draw"](terminal["screen"]()))
+    printed = ElementTree.fromstring(
+        terminal["draw"](terminal["screen"](programs_in(tmp_path, warm.command)))
+    )
 
     assert shown == "\n".join(line for item in printed.iter() for line in plain(item.text or "")), (
         "the picture is old: run docs/images/terminal.py"
     )
 
 
-def test_the_pictures_of_tables_show_what_the_commands_print() -> None:
+def test_the_pictures_of_tables_show_what_the_commands_print(tmp_path: Path, warm: Warm) -> None:
     """Ids, dates and times differ, and so do the widths of columns."""
     terminal = runpy.run_path(str(DOCS / "images" / "terminal.py"))
 
-    for width, lines in terminal["tables"]().items():
+    for width, lines in terminal["tables"](programs_in(tmp_path, warm.command)).items():
         picture = terminal["PICTURE"].with_name(f"tables-{width}.svg")
         label = ElementTree.parse(picture).getroot().attrib["aria-label"]
         printed = ElementTree.fromstring(terminal["draw"](lines, width, label))

@@ -21,13 +21,13 @@ import placet
 from placet import errors
 from placet.app import command_tools, mcp_servers
 from placet.app.model_settings import _PRICE, _PROFILE, _PROVIDER
-from placet.app.settings import _HTTP, _ISOLATION, _KEYS, _NOTIFY
+from placet.app.settings import _HTTP, _ISOLATION, _KEYS, _NOTIFY, _OTEL
 from placet.checks.contract import Check, Contract
 from placet.cli.main import cli
 from placet.coder import events as coding
 from placet.coder.session import OPEN, State
 from placet.events.event import KINDS
-from placet.events.span import _CLOSES
+from placet.events.span import CLOSES
 from placet.inference import Intent, Request, Result, Scripted, ToolCall, Usage
 from placet.inference.choice import DEFAULTS
 from placet.inference.http import BETWEEN_S, CONNECT_S, MOST_BYTES, MOST_WHOLE, TOTAL_S
@@ -246,7 +246,7 @@ def test_the_reference_says_which_kinds_close_a_span() -> None:
     closing = {kind: row[2] for kind, row in documented_kinds().items() if row[2]}
 
     assert closing.pop("proposal_ended") == "the proposal's: `ok` if it succeeded, else `error`"
-    assert closing == {kind: f"`{status}`" for kind, status in _CLOSES.items()}
+    assert closing == {kind: f"`{status}`" for kind, status in CLOSES.items()}
 
 
 def test_every_event_of_a_watched_session_has_its_row() -> None:
@@ -363,7 +363,7 @@ def test_every_key_of_the_settings_is_explained() -> None:
     permissions = {"permissions.agents.NAME", *(f"permissions.{key}" for key in _KEYS)}
 
     others = {*(f"http.{key}" for key in _HTTP), *(f"isolation.{key}" for key in _ISOLATION)}
-    others |= {f"notify.{key}" for key in _NOTIFY}
+    others |= {*(f"notify.{key}" for key in _NOTIFY), *(f"otel.{key}" for key in _OTEL)}
     assert documented == {"tools", "memory", "auto_distill", *permissions, *others}
 
 

@@ -20,15 +20,26 @@ from tests.docs.test_links import OTHERS, anchors
 CONFIG = ROOT / "mkdocs.yml"
 
 
-def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--config-file", str(config), "--site-dir", str(site)],
+BUILD = (
+    "import sys\nfrom mkdocs.__main__ import cli\n\n"
+    "for config, site in zip(sys.argv[1::2], sys.argv[2::2]):\n"
+    "    try:\n        cli(['build', '--config-file', config, '--site-dir', site])\n"
+    "    except SystemExit as end:\n        print('exit', end.code or 0, flush=True)\n"
+)
+"""Builds one site after the other, as the command does it, and tells each exit code."""
+
+
+def build(*configs_and_sites: Path) -> tuple[list[int], str]:
+    """Build sites in a process of their own; returns the exit codes and all that was said."""
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, *map(str, configs_and_sites)],
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
         timeout=100,
         check=False,
     )
+    return [int(code) for code in re.findall(r"^exit (\d+)$", done.stdout, re.MULTILINE)], done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +47,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site as `make docs` builds it: any warning about links, anchors or the navigation fails."""
     folder = tmp_path_factory.mktemp("site")
 
-    done = build(CONFIG, folder)
+    codes, said = build(CONFIG, folder)
 
-    assert done.returncode == 0, done.stderr
+    assert codes == [0], said
     return folder
+
+
+@pytest.fixture(scope="module")
+def read(site: Path) -> dict[str, Reader]:
+    """Every page of the site by where it is, as a browser reads it."""
+    pages = site.rglob("*.html")
+    return {page.relative_to(site).as_posix(): Reader(page.read_text(encoding="utf-8")) for page in pages}
 
 
 def shown_pages() -> Iterator[tuple[Path, str]]:
@@ -100,11 +118,10 @@ def first_difference(one: str, other: str) -> tuple[str, str] | None:
     return one[at:][:80], other[at:][:80]
 
 
-def test_no_page_loads_anything_from_another_host(site: Path) -> None:
-    for page in site.rglob("*.html"):
-        loaded = Reader(page.read_text(encoding="utf-8")).loaded
-        assert loaded
-        assert [url for url in loaded if re.match(r"\s*(?:\w+:)?//", url)] == [], page
+def test_no_page_loads_anything_from_another_host(site: Path, read: dict[str, Reader]) -> None:
+    for page, reader in read.items():
+        assert reader.loaded
+        assert [url for url in reader.loaded if re.match(r"\s*(?:\w+:)?//", url)] == [], page
     for style in site.rglob("*.css"):
         text = style.read_text(encoding="utf-8")
         assert re.findall(r"""(?:url\(|@import)\s*["']?(?:\w+:)?//""", text) == [], style
@@ -118,38 +135,39 @@ def test_every_page_is_found_by_search(site: Path) -> None:
     assert found == {url for _, url in shown_pages()}
 
 
-def test_a_page_says_the_same_as_in_a_plain_view_of_the_repository(site: Path) -> None:
+def test_a_page_says_the_same_as_in_a_plain_view_of_the_repository(read: dict[str, Reader]) -> None:
     """The site is made by another dialect of Markdown than what people read beside the code."""
     plain = MarkdownIt("commonmark").enable("table")
 
     for page, url in shown_pages():
         text = page.read_text(encoding="utf-8")
         in_repository = Reader(plain.render(text))
-        on_site = Reader((site / url).read_text(encoding="utf-8"))
+        on_site = read[url]
         shown, expected = "".join(on_site.said), "".join(in_repository.said)
         assert first_difference(shown, expected) is None, url
         assert on_site.anchors == anchors(page), url
 
 
-@pytest.mark.parametrize(
-    ("text", "nav", "code"),
-    [
-        pytest.param("[a](b.md#two)", ["a.md", "b.md"], 0, id="nothing wrong"),
-        pytest.param("[a](gone.md)", ["a.md", "b.md"], 1, id="a link to nowhere"),
-        pytest.param("[a](b.md#three)", ["a.md", "b.md"], 1, id="an anchor that is not there"),
-        pytest.param("[a](/b.md)", ["a.md", "b.md"], 1, id="a link from the root"),
-        pytest.param("[a](b.md)", ["a.md"], 1, id="a page that is not in the navigation"),
-    ],
-)
-def test_the_build_refuses_what_would_mislead_a_reader(
-    text: str, nav: list[str], code: int, tmp_path: Path
-) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text(f"# One\n\n{text}\n")
-    (tmp_path / "docs" / "b.md").write_text("# B\n\n## Two\n")
-    config = tmp_path / "mkdocs.yml"
-    config.write_text(json.dumps({"INHERIT": str(CONFIG), "nav": nav, "hooks": [], "watch": []}))
+def test_the_build_refuses_what_would_mislead_a_reader(tmp_path: Path) -> None:
+    both = ["a.md", "b.md"]
+    cases = {
+        "nothing wrong": ("[a](b.md#two)", both, 0),
+        "a link to nowhere": ("[a](gone.md)", both, 1),
+        "an anchor that is not there": ("[a](b.md#three)", both, 1),
+        "a link from the root": ("[a](/b.md)", both, 1),
+        "a page that is not in the navigation": ("[a](b.md)", ["a.md"], 1),
+        "nothing wrong, after what was": ("[a](b.md#two)", both, 0),
+    }
+    asked = []
+    for name, (text, nav, _) in cases.items():
+        folder = tmp_path / name
+        (folder / "docs").mkdir(parents=True)
+        (folder / "docs" / "a.md").write_text(f"# One\n\n{text}\n")
+        (folder / "docs" / "b.md").write_text("# B\n\n## Two\n")
+        config = folder / "mkdocs.yml"
+        config.write_text(json.dumps({"INHERIT": str(CONFIG), "nav": nav, "hooks": [], "watch": []}))
+        asked += [config, folder / "site"]
 
-    done = build(config, tmp_path / "site")
+    codes, said = build(*asked)
 
-    assert done.returncode == code, done.stderr
+    assert dict(zip(cases, codes, strict=True)) == {name: code for name, (_, _, code) in cases.items()}, said

@@ -16,7 +16,7 @@ from typing import Any
 from placet.storage.location import sqlite_path
 from tests.command import PLACET
 from tests.events.intruder import Intruder
-from tests.warm import Warm
+from tests.warm import Warm, WarmProcess
 
 PATIENCE_S = 60.0
 
@@ -89,42 +89,43 @@ class Runs:
         self.tools.write_text(TOOLS)
         self._children: list[subprocess.Popen[bytes]] = []
 
-    def start(
-        self, *arguments: object, before: list[str] | None = None, **environment: str
-    ) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: object, **environment: str) -> WarmProcess[bytes]:
         """Start the command line in a process of its own."""
-        return self._start([*(before or []), *PLACET, *map(str, arguments)], environment)
-
-    def _start(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            command,
-            env={
-                **os.environ,
-                "RUNS_FOLDER": str(self.folder),
-                "XDG_DATA_HOME": str(self.folder / "share"),
-                "PLACET_DB": self.url,
-                **environment,
-            },
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+        process: WarmProcess[bytes] = WarmProcess(
+            [*self._warm.command, *map(str, arguments)], **self._options(environment)
         )
         self._children.append(process)
         return process
 
-    def run(self, *actions: dict[str, Any], run_id: str = "r", **environment: str) -> subprocess.Popen[bytes]:
+    def start_fresh(self, *arguments: object, **environment: str) -> subprocess.Popen[bytes]:
+        """As `start`, as a child of this process, which is there until somebody waits for it."""
+        process = subprocess.Popen([*PLACET, *map(str, arguments)], **self._options(environment))
+        self._children.append(process)
+        return process
+
+    def _options(self, environment: dict[str, str]) -> dict[str, Any]:
+        names = {
+            **os.environ,
+            "RUNS_FOLDER": str(self.folder),
+            "XDG_DATA_HOME": str(self.folder / "share"),
+            "PLACET_DB": self.url,
+            **environment,
+        }
+        return {"env": names, "cwd": self.folder, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+    def run(self, *actions: dict[str, Any], run_id: str = "r", **environment: str) -> WarmProcess[bytes]:
         """Start a run of these actions."""
+        return self.start(*self.plan(*actions, run_id=run_id), **environment)
+
+    def plan(self, *actions: dict[str, Any], run_id: str = "r") -> list[object]:
+        """The command that runs these actions."""
         plan = self.folder / f"{run_id}.json"
         plan.write_text(json.dumps({"id": "p", "source": "test", "actions": actions}))
-        return self.start("run", plan, "--tools", self.tools, "--run-id", run_id, **environment)
+        return ["run", plan, "--tools", self.tools, "--run-id", run_id]
 
     def placet(self, *arguments: object, **environment: str) -> tuple[int, str, str]:
-        """Run a command to its end: exit code, stdout, stderr. How it is started does not matter here."""
-        return end(self.begin(*arguments, **environment))
-
-    def begin(self, *arguments: object, **environment: str) -> subprocess.Popen[bytes]:
-        """As `start`, at once; for commands that are waited for and neither killed nor stopped."""
-        return self._start([*self._warm.command, *map(str, arguments)], environment)
+        """Run a command to its end: exit code, stdout, stderr."""
+        return end(self.start(*arguments, **environment))
 
     def effects(self) -> list[str]:
         """What has happened, in order."""
@@ -147,15 +148,16 @@ class Runs:
         with closing(Intruder(self.url)) as intruder:
             return intruder.sql(statement, values)
 
-    def freeze(self, process: subprocess.Popen[bytes]) -> None:
+    def freeze(self, process: WarmProcess[bytes]) -> None:
         """Stop a process where it stands, but not within a transaction: that would stop everybody else."""
+        stat = Path(f"/proc/{process.command_pid}/stat")
         while True:
             time.sleep(0.05)
-            os.kill(process.pid, signal.SIGSTOP)
-            until(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+            process.send_signal(signal.SIGSTOP)
+            until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
             if self._is_quiet():
                 return
-            os.kill(process.pid, signal.SIGCONT)
+            process.send_signal(signal.SIGCONT)
 
     def _is_quiet(self) -> bool:
         if self.url.startswith("postgres"):

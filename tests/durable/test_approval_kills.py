@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import signal
 import subprocess
@@ -25,11 +24,11 @@ from placet.runtime.journal import Replay
 from placet.storage.database import Database
 from tests.durable.approval_child import runtime, told
 from tests.durable.runs import Runs, act, until
+from tests.properties.effort import SOAK
 from tests.storage.children import PATIENCE_S, hear, start, tell
 from tests.warm import Warm
 
 CHILD = Path(__file__).with_name("approval_child.py")
-SOAK = bool(os.environ.get("PLACET_SOAK"))
 KILLS = 120 if SOAK else 4
 PHASES = ("before it was asked", "while it waited", "after the decision")
 
@@ -78,7 +77,7 @@ class Person:
 
 
 @pytest.fixture
-def person(database_url: str) -> Iterator[Person]:
+def person(database_url: str, warm: Warm) -> Iterator[Person]:
     made = Person(database_url)
     yield made
     made.close()
@@ -354,12 +353,12 @@ HERE, PER_CHILD, CHILDREN = 100, 5, 2
 
 
 @contextmanager
-def others(url: str, effects: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+def others(url: str, effects: Path, warm: Warm) -> Iterator[list[subprocess.Popen[bytes]]]:
     """A few processes with a few runs each, all of which wait."""
     processes = [
         subprocess.Popen(
             [
-                *(sys.executable, CHILD, url, effects, "live"),
+                *(*warm.python, str(CHILD), url, str(effects), "live"),
                 *(
                     f"r{n}={json.dumps({'plan': numbered(n)})}"
                     for n in range(HERE + k * PER_CHILD, HERE + (k + 1) * PER_CHILD)
@@ -419,12 +418,12 @@ async def all_of_them(
 
 
 def test_of_a_hundred_runs_that_wait_each_gets_its_own_answer(
-    tmp_path: Path, database_url: str, person: Person
+    tmp_path: Path, database_url: str, person: Person, warm: Warm
 ) -> None:
     effects = tmp_path / "effects"
     total = HERE + PER_CHILD * CHILDREN
 
-    with open_database(database_url) as database, others(database_url, effects) as processes:
+    with open_database(database_url) as database, others(database_url, effects, warm) as processes:
         results = asyncio.run(all_of_them(database, person, effects, processes))
         asked = {one.run_id: one for one in SqlApprovals(database).recent(1000)}
         report = SqlEvents(database).verify()

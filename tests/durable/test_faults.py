@@ -221,7 +221,7 @@ def one_run(runs: Runs) -> Runs:
 
 
 def _each_says(runs: Runs, *words: str) -> None:
-    children_ = [(c, runs.begin(*c)) for c in COMMANDS]
+    children_ = [(c, runs.start(*c)) for c in COMMANDS]
     for command, process in children_:
         out, err = process.communicate(timeout=60)
         text = err.decode()

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,9 +60,9 @@ def test_of_two_who_resume_at_the_same_instant_one_goes_on(runs: Runs) -> None:
         before = len(runs.effects())
         pair = [runs.start("resume", run_id, "--json", RUNS_BARRIER=f"go-{n}") for _ in range(2)]
         for each in pair:
-            until((runs.folder / f"ready-{each.pid}").exists)
+            until((runs.folder / f"ready-{each.command_pid}").exists)
         runs.say(f"go-{n}")
-        codes = {p.pid: end(p) for p in pair}
+        codes = {p.command_pid: end(p) for p in pair}
 
         effects = runs.effects()[before:]
         assert effects == ["b"], codes
@@ -87,11 +88,11 @@ def test_a_run_that_somebody_is_at_work_on_is_left_alone(runs: Runs) -> None:
     listed = runs.placet("runs", "--json")[1]
 
     assert (code, out) == (2, "")
-    assert f"Run 'r' is being worked on by process {process.pid}." in err
+    assert f"Run 'r' is being worked on by process {process.command_pid}." in err
     (seconds,) = re.findall(r"its hold ends in (\d+) s", err)
     assert 15 <= int(seconds) <= 30
     (row,) = json.loads(listed)["runs"]
-    assert (row["status"], row["holder"]) == ("running", f"process {process.pid}")
+    assert (row["status"], row["holder"]) == ("running", f"process {process.command_pid}")
     runs.say("g")
     assert end(process)[0] == 0
     assert runs.effects() == ["a", "b"]
@@ -109,7 +110,7 @@ def test_a_process_that_froze_and_lost_its_run_does_nothing_more(runs: Runs) -> 
     assert (code, json.loads(out)["outcome"]) == (0, "succeeded")
     assert runs.effects() == ["a", "b"]
 
-    os.kill(frozen.pid, signal.SIGCONT)
+    frozen.send_signal(signal.SIGCONT)
     code, out, err = end(frozen)
 
     assert (code, out) == (2, "")
@@ -132,7 +133,7 @@ def test_a_process_that_froze_and_lost_its_run_takes_nothing_back(runs: Runs) ->
     assert runs.placet("resume", "r")[0] == 0
     runs.say("g", "fail")
 
-    os.kill(frozen.pid, signal.SIGCONT)
+    frozen.send_signal(signal.SIGCONT)
     code, _, err = end(frozen)
 
     assert runs.effects() == ["a", "b"]
@@ -142,7 +143,7 @@ def test_a_process_that_froze_and_lost_its_run_takes_nothing_back(runs: Runs) ->
 
 def test_the_run_of_a_killed_process_can_be_resumed_at_once(runs: Runs) -> None:
     """Also while nobody has taken note of its death, as that of a child whose parent sleeps."""
-    process = runs.run(act("a"), gate("g", "a"), act("b", "g"))
+    process = runs.start_fresh(*runs.plan(act("a"), gate("g", "a"), act("b", "g")))
     runs.entered("g", noted=2)
     os.kill(process.pid, signal.SIGKILL)
     runs.say("g")
@@ -178,6 +179,7 @@ except RunHeld as error:
 """
 
 
+@pytest.mark.usefixtures("warm")
 async def test_a_hold_is_renewed_while_its_process_lives_and_ends_by_itself_when_it_freezes(
     database_url: str,
 ) -> None:
@@ -202,17 +204,17 @@ async def test_a_hold_is_renewed_while_its_process_lives_and_ends_by_itself_when
             with pytest.raises(RunHeld):
                 await runtime.resume("r")
 
-            os.kill(child.pid, signal.SIGSTOP)
+            child.send_signal(signal.SIGSTOP)
             await asyncio.sleep(1.7)
             result = await runtime.resume("r")
-            os.kill(child.pid, signal.SIGCONT)
+            child.send_signal(signal.SIGCONT)
             children.tell(child, "go on")
 
             assert result.succeeded
             assert acted == ["here"]
             assert "has been taken over by another process" in children.hear(child)
         finally:
-            os.kill(child.pid, signal.SIGCONT)
+            child.send_signal(signal.SIGCONT)
             child.communicate(timeout=30)
             journal.close()
 
@@ -278,7 +280,7 @@ async def test_only_who_is_surely_dead_holds_nothing(
 
 
 def test_a_dead_process_that_nobody_has_buried_is_dead() -> None:
-    child = children.start("input()")
+    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     alive = _holder_of(child.pid)
     assert not is_dead(alive)
 

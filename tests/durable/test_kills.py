@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -12,9 +11,9 @@ import pytest
 
 from tests.command import PLACET
 from tests.durable.kill_run import PHASES, KillRun
+from tests.properties.effort import SOAK
 from tests.warm import Warm
 
-SOAK = bool(os.environ.get("PLACET_SOAK"))
 KILLS = 200 if SOAK else 4
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from placet import EventLog, Runtime, SqlEvents, SqlJournal, ToolContext, open_database, tool
 from placet.runtime.journal import Ended, key_of
 from placet.testing import action, proposal
+from tests.storage.children import hear, start
 
 
 @pytest.mark.parametrize("schedule", ["levels", "dataflow"])
@@ -77,7 +76,7 @@ async def database_is_quiet(journal: SqlJournal) -> None:
 
 
 CHAIN = """
-import sys
+import asyncio, sys
 from placet import EventLog, Runtime, SqlEvents, SqlJournal, open_database, tool
 
 @tool(idempotent=True, cheap=True)
@@ -85,24 +84,30 @@ def put(x: int) -> int:
     "Instant."
     return x
 
+@tool(risk="read_only")
+async def stay() -> None:
+    "A run that has ended leaves no notes: this one does not end."
+    await asyncio.sleep(600)
+
 with open_database(sys.argv[1]) as database:
-    rt = Runtime(tools=[put], journal=SqlJournal(database), events=EventLog(sinks=[SqlEvents(database)]))
+    log = EventLog(sinks=[SqlEvents(database)])
+    rt = Runtime(tools=[put, stay], journal=SqlJournal(database), events=log)
     print("go", flush=True)
     rt.execute_sync(
         {"actions": [
             {"id": f"a{i}", "tool": "put", "parameters": {"x": i}, "dependencies": [f"a{i - 1}"] if i else []}
-            for i in range(20000)
-        ]},
+            for i in range(5000)
+        ] + [{"id": "last", "tool": "stay", "dependencies": ["a4999"]}]},
         run_id="r",
     )
 """
 
 
+@pytest.mark.usefixtures("warm")
 def test_no_note_is_on_disk_before_the_events_that_tell_of_the_same(database_url: str) -> None:
     """Else what ended would be read back, and the log would never have heard of it."""
-    child = subprocess.Popen([sys.executable, "-c", CHAIN, database_url], stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    assert child.stdout.readline() == b"go\n"
+    child = start(CHAIN, database_url)
+    assert hear(child) == "go"
     with open_database(database_url) as database:
         journal, events = SqlJournal(database), SqlEvents(database)
         until = time.monotonic() + 60

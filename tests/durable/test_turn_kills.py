@@ -8,7 +8,6 @@ import random
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import pytest
 
 from placet import SqlEvents, SqlJournal, open_database
 from placet.runtime.journal import Replay, parse_key
+from tests.warm import Warm
 
 CHILD = Path(__file__).with_name("turn_child.py")
 KILLS = 400 if os.environ.get("PLACET_SOAK") else 15
@@ -36,9 +36,9 @@ LONGEST_S = {ASKING: 0.03, ANSWERED: 0.004, INSIDE: 0.01, BETWEEN_CALLS: 0.002, 
 class Nursery:
     """Starts processes that have everything loaded."""
 
-    def __init__(self) -> None:
+    def __init__(self, warm: Warm) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*warm.python, str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def start(self, job: dict[str, Any]) -> int:
@@ -69,8 +69,8 @@ class Nursery:
 
 
 @pytest.fixture
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
+def nursery(warm: Warm) -> Iterator[Nursery]:
+    made = Nursery(warm)
     yield made
     made.close()
 

@@ -1,18 +1,14 @@
 """kill -9 while a bound workspace is being restored, for real: the resumed run finishes it. And with others
 at work in the same folder, at the same time or after the kill: nobody's work is lost.
-
-Run as a program, this file is the process that is killed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
 import shutil
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,86 +18,44 @@ from typing import Any
 import pytest
 
 from placet.worktree.snapshot.store import Snapshots
-from tests.command import PLACET
+from tests.warm import Warm, WarmProcess
 from tests.worktree.snapshot.trees import git, make_repository, told, views
 
 KILLS = 60 if os.environ.get("PLACET_SOAK") else 4
 FILES = 900
-RUN = "killed"
+CHILD = Path(__file__).with_name("workspace_child.py")
 LONGEST_S = 0.6
 """How long after the restore has begun a kill may come; most come early, as an idle machine is quick."""
 
 
-def main(folder: str, *, resumed: bool) -> None:
-    """Execute the plan, or go on with it; says when it begins to take back, and what came of it."""
-    from placet import Runtime, tool
-    from placet.durable.sql import SqlJournal
-    from placet.storage.location import open_database
-    from placet.worktree.commit import commit
-
-    here = Path(folder)
-    top = here / "work"
-
-    @tool
-    def wreck() -> None:
-        """Leave next to nothing as it was."""
-        for number in range(1, 12):
-            shutil.rmtree(top / f"pkg{number}")
-        for each in (top / "pkg0").iterdir():
-            each.write_text("spoiled")
-        (top / "pkg1").symlink_to("/etc")
-        (top / "deep/er").mkdir(parents=True)
-        asyncio.run(commit(top, ["."], "all of it"))
-        say("wrecked")
-
-    with open_database(f"sqlite://{here}/placet.db") as database:
-        journal = SqlJournal(database)
-        runtime = Runtime(tools=[wreck], journal=journal, workspace=top, snapshots=here / "kept")
-        if resumed:
-            say("wrecked")
-            result = runtime.resume_sync(RUN)
-            if result.outcome == "waiting":
-                # Killed between the wreck and the note of it.
-                result = runtime.resume_sync(RUN, decide={"a": "done"})
-        else:
-            plan = {
-                "actions": [
-                    {"id": "a", "tool": "wreck"},
-                    {"id": "b", "type": "assertion", "parameters": {"key": "k", "expected": 1}}
-                    | {"dependencies": ["a"]},
-                ]
-            }
-            result = runtime.execute_sync(plan, run_id=RUN)
-        restored = [event.data for event in runtime.events.query(kind="workspace_restored")]
-        journal.close()
-    say(json.dumps({"outcome": result.outcome, "error": result.error, "restored": restored}))
-
-
-def say(line: str) -> None:
-    """To whoever may kill us."""
-    print(line, flush=True)
-
-
 class Killed:
-    """One run in a repository of its own, killed again and again while it is taken back."""
+    """One run in a folder of its own, killed again and again while it is taken back."""
 
-    def __init__(self, folder: Path, chance: random.Random) -> None:
+    def __init__(self, folder: Path, chance: random.Random, warm: Warm, *, is_repository: bool) -> None:
         self.folder = folder
         self.top = folder / "work"
         make_repository(self.top, FILES)
-        self.said = views(self.top)
+        if not is_repository:
+            shutil.rmtree(self.top / ".git")
         self.was = told(self.top, besides=(b".git/",))
-        self.staged = git(self.top, "ls-files", "--stage")
+        self.said = self.looks()
         self.met: Counter[str] = Counter()
         self._chance = chance
+        self._warm = warm
+
+    def looks(self) -> dict[str, str]:
+        """What git says of it; nothing where it is no repository."""
+        if not (self.top / ".git").exists():
+            return {}
+        checked = {"fsck": git(self.top, "fsck", "--no-dangling")}
+        return checked | views(self.top) | {"index": git(self.top, "ls-files", "--stage")}
 
     def through(self, kills: int) -> dict[str, Any]:
         """Kill it so often, and then let it end; returns what it said of its end."""
         is_begun = False
         while True:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.durable.test_workspace_kills", str(self.folder), str(is_begun)],
-                cwd=Path(__file__).parents[2],
+            process: WarmProcess[str] = WarmProcess(
+                [*self._warm.python, str(CHILD), str(self.folder), str(is_begun)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -110,7 +64,10 @@ class Killed:
             line = process.stdout.readline()
             is_begun = True
             if line and kills:
-                time.sleep(self._chance.random() ** 2 * LONGEST_S)
+                if kills % 2 == 0:
+                    self._wait_for_the_middle()
+                else:
+                    time.sleep(self._chance.random() ** 2 * LONGEST_S)
                 process.kill()
             out, err = process.communicate(timeout=100)
             if process.returncode == 0:
@@ -120,6 +77,14 @@ class Killed:
             assert process.returncode == -9, err
             kills -= 1
             self.met[self._where()] += 1
+
+    def _wait_for_the_middle(self) -> None:
+        """Until a fifth of the files is back, or it takes too long."""
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            back = sum(1 for number in range(2, 12) for _ in (self.top / f"pkg{number}").glob("*"))
+            if back > FILES // 5:
+                break
 
     def _where(self) -> str:
         """How far the restore had come."""
@@ -133,7 +98,7 @@ class Killed:
 
 @pytest.mark.timeout(3600 if os.environ.get("PLACET_SOAK") else 400)
 def test_killed_while_it_restores_it_finishes_on_resume(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+    tmp_path: Path, warm: Warm, record_property: Callable[[str, object], None]
 ) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     chance = random.Random(seed)
@@ -142,16 +107,15 @@ def test_killed_while_it_restores_it_finishes_on_resume(
 
     # More than asked for, if by chance none came in the middle.
     while sum(met.values()) < KILLS or (not met["in the middle"] and runs < 8):
-        run = Killed(tmp_path / f"run{runs}", chance)
-        result = run.through(kills=4)
+        # Every second folder is no repository.
+        run = Killed(tmp_path / f"run{runs}", chance, warm, is_repository=runs % 2 == 0)
+        result = run.through(kills=2)
 
         assert result["outcome"] == "aborted", seed
         assert all(not each["problems"] for each in result["restored"]), seed
         assert all(not each.get("not_restored") for each in result["restored"]), seed
         assert told(run.top, besides=(b".git/",)) == run.was, seed
-        assert git(run.top, "ls-files", "--stage") == run.staged, seed
-        assert views(run.top) == run.said, seed
-        assert git(run.top, "fsck", "--no-dangling") == "", seed
+        assert run.looks() == run.said, seed
         # Killed between the end of the run and that of its snapshot, it stays until somebody tidies up.
         Snapshots(run.folder / "kept").prune()
         assert os.listdir(run.folder / "kept") == ["lock"], seed
@@ -166,17 +130,18 @@ def test_killed_while_it_restores_it_finishes_on_resume(
 class Cli:
     """The command line, in a project of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, warm: Warm) -> None:
         self._folder = folder
+        self._warm = warm
         self._env = os.environ | {
             "HOME": str(folder / "home"),
             "XDG_CONFIG_HOME": str(folder / "config"),
             "XDG_DATA_HOME": str(folder / "share"),
         }
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*PLACET, *arguments, "--json"],
+    def start(self, *arguments: str) -> WarmProcess[str]:
+        return WarmProcess(
+            [*self._warm.command, *arguments, "--json"],
             cwd=self._folder,
             env=self._env,
             stdout=subprocess.PIPE,
@@ -201,7 +166,7 @@ def write_plan(path: Path, *steps: tuple[str, dict[str, Any]]) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_two_processes_in_one_folder_do_not_take_back_each_others_work(tmp_path: Path) -> None:
+def test_two_processes_in_one_folder_do_not_take_back_each_others_work(tmp_path: Path, warm: Warm) -> None:
     site = tmp_path / "site"
     site.mkdir()
     write_plan(
@@ -211,7 +176,7 @@ def test_two_processes_in_one_folder_do_not_take_back_each_others_work(tmp_path:
         ("read_file", {"path": "missing"}),
     )
     write_plan(tmp_path / "quick.json", ("write_file", {"path": "second.txt", "text": "by the second"}))
-    cli = Cli(tmp_path)
+    cli = Cli(tmp_path, warm)
     quick = ("run", "quick.json", "--workspace", "site", "--run-id")
     slow = cli.start("run", "slow.json", "--workspace", "site", "--run-id", "first")
     try:
@@ -223,7 +188,8 @@ def test_two_processes_in_one_folder_do_not_take_back_each_others_work(tmp_path:
 
         code, refused = cli.run(*quick, "too-early")
         assert (code, refused["outcome"]) == (3, "refused")
-        assert f"{site} is taken: run 'first' (process {slow.pid}) is at work in it" in refused["error"]
+        holder = f"run 'first' (process {slow.command_pid})"
+        assert f"{site} is taken: {holder} is at work in it" in refused["error"]
         assert not (site / "second.txt").exists()
     finally:
         slow.kill()
@@ -238,7 +204,3 @@ def test_two_processes_in_one_folder_do_not_take_back_each_others_work(tmp_path:
     assert result["irreversible"] == ["a0"]
     assert sorted(os.listdir(site)) == ["first.txt", "second.txt", "started"]
     assert (site / "second.txt").read_text() == "by the second"
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], resumed=sys.argv[2] == "True")

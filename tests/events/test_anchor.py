@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import multiprocessing
 import shutil
 import stat
 import threading
@@ -18,6 +17,7 @@ from placet.events.sql import SqlEvents
 from placet.storage.location import open_database
 from tests.events.conftest import some_events
 from tests.events.intruder import Intruder
+from tests.storage import children
 
 LOG = "0123456789abcdef" * 2
 
@@ -60,21 +60,23 @@ def test_it_only_moves_forwards(anchor: Anchor) -> None:
     assert anchor.read(LOG)[1:3] == (9, digest(9))
 
 
-def _advance(folder: Path, start: int) -> None:
-    for position in range(start, 2_000, 4):
-        Anchor(folder).advance(LOG, position, digest(position))
+ADVANCE = """
+import sys
+from pathlib import Path
+from placet.events.anchor import Anchor
+folder, log, start = sys.argv[1:]
+for position in range(int(start), 1_000, 4):
+    Anchor(Path(folder)).advance(log, position, f"{position:064x}")
+"""
 
 
+@pytest.mark.usefixtures("warm")
 def test_many_processes_leave_the_furthest(anchor: Anchor) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=_advance, args=(anchor.folder, start)) for start in range(4)]
+    processes = [children.start(ADVANCE, anchor.folder, LOG, start) for start in range(4)]
 
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
+    assert [process.communicate() and process.returncode for process in processes] == [0] * 4
 
-    assert anchor.read(LOG)[1:3] == (1_999, digest(1_999))
+    assert anchor.read(LOG)[1:3] == (999, digest(999))
 
 
 def test_whoever_moves_it_has_it_alone(anchor: Anchor) -> None:
@@ -228,3 +230,18 @@ def test_what_is_anchored_elsewhere_is_not_dropped_from_here(
             stranger.prune(before=2e9)
 
     assert anchored.verify().valid
+
+
+def test_a_password_in_the_url_is_no_part_of_the_anchor(postgres_url: str, tmp_path: Path) -> None:
+    scheme, _, rest = postgres_url.partition("://")
+    user, _, place = rest.rpartition("@")
+    secret = f"{scheme}://{user.partition(':')[0]}:secret@{place}"
+    anchor = Anchor(tmp_path / "anchors")
+    with open_database(secret, create=True) as database:
+        SqlEvents(database, anchor=anchor).write(some_events(1, 3))
+
+    with open_database(postgres_url) as database:
+        report = SqlEvents(database, anchor=anchor).verify()
+
+    assert (report.valid, report.anchored) == (True, True)
+    assert not [each for each in (tmp_path / "anchors").rglob("*") if b"secret" in each.name.encode()]

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from placet import Runtime, tool
+from placet import Assistant, Runtime, tool
 from placet.events.event import KINDS, Event
 from placet.events.run_view import RunDelta, RunFold, RunView
 from placet.events.schema import RECORDS, Unknown, typed
+from placet.inference import Scripted, ToolCall
 from placet.ir.codec import decode_proposal
 from placet.testing import proposal
 
@@ -198,6 +199,26 @@ async def test_plan_lights_up_as_it_runs() -> None:
     assert (view.kind, view.status, view.outcome) == ("plan", "ended", "aborted")
     assert view.cost.tool_calls == 3
     assert None not in (view.begun, view.ended, view.actions["p/a1"].begun, view.actions["p/a1"].duration_ms)
+
+
+async def test_call_of_a_model_is_one_action_that_its_turn_names() -> None:
+    def write(text: str) -> str:
+        return text
+
+    rt = Runtime()
+    rt.register(tool(risk="read_only")(write))
+    calls = [ToolCall(id="1", name="write", arguments={"text": "x"}), ToolCall(id="2", name="gone")]
+    await Assistant(rt, Scripted([calls, "Done."])).run("Write.", run_id="r")
+
+    view = RunFold.of("r", rt.events.query(run="r")).view
+
+    [first, _] = view.turns
+    made, refused = (view.actions[key] for key in first.actions if key is not None)
+    assert (made.status, made.parameters, made.turn, made.tool) == ("succeeded", {"text": "x"}, 1, "write")
+    assert made.text is not None
+    assert (refused.status, refused.tool) == ("rejected", "gone")
+    assert refused.error is not None
+    assert view.counts == {"succeeded": 1, "rejected": 1}
 
 
 def test_every_part_that_changes_after_it_was_told_is_told_again() -> None:

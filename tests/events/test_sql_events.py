@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import NamedTuple, cast
 
 import pytest
 
 from placet import EventLog, Runtime
 from placet.events.event import Event
-from placet.events.rows import encode_event
+from placet.events.rows import Filter, encode_event
 from placet.events.sql import SqlEvents
 from placet.storage.database import Database
 from placet.storage.location import open_database
-from placet.storage.transaction import Transaction
+from placet.storage.transaction import Rows, Transaction, Value
 from tests.events.conftest import some_events
 from tests.events.intruder import Intruder
 from tests.runtime.plans import claim, plan, write
+from tests.storage.children import start
 
 
 async def test_a_run_is_read_back_as_memory_holds_it(database_url: str) -> None:
@@ -218,14 +215,9 @@ asyncio.run(main())
 """
 
 
-def start(url: str, name: str, count: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", WRITER, url, name, str(count)], stdout=subprocess.PIPE, text=True
-    )
-
-
+@pytest.mark.usefixtures("warm")
 def test_four_processes_append_to_one_fresh_log_without_a_gap(database_url: str) -> None:
-    writers = [start(database_url, f"w{n}", 350) for n in range(4)]
+    writers = [start(WRITER, database_url, f"w{n}", 350) for n in range(4)]
     for writer in writers:
         writer.communicate(timeout=100)
 
@@ -240,15 +232,16 @@ def test_four_processes_append_to_one_fresh_log_without_a_gap(database_url: str)
             assert [event.data["n"] for event in store.query(run=f"w{n}")] == list(range(350))
 
 
+@pytest.mark.usefixtures("warm")
 def test_whatever_was_acknowledged_survives_the_death_of_the_process(database_url: str) -> None:
     for round in range(3):
-        writer = start(database_url, f"w{round}", 1_000_000)
+        writer = start(WRITER, database_url, f"w{round}", 1_000_000)
         assert writer.stdout is not None
         acknowledged = 0
         for line in writer.stdout:
             acknowledged = int(line)
             if acknowledged >= 70 * (round + 1):
-                os.kill(writer.pid, signal.SIGKILL)
+                writer.kill()
                 break
         # It may have said more before the signal came.
         acknowledged = max([acknowledged, *map(int, writer.stdout.read().split())])
@@ -273,21 +266,17 @@ def _write_on(store: SqlEvents, stop: threading.Event) -> None:
         n += 1
 
 
-def test_a_reader_never_waits_for_a_writer_and_sees_whole_batches(database_url: str) -> None:
+def test_a_reader_beside_a_writer_sees_whole_batches(database_url: str) -> None:
     with open_database(database_url) as writing, open_database(database_url) as reading:
         writer, reader = SqlEvents(writing), SqlEvents(reading)
         stop = threading.Event()
         thread = threading.Thread(target=_write_on, args=(writer, stop))
         thread.start()
         try:
-            seen, slowest = 0, 0.0
-            until = time.monotonic() + 1.0
-            while time.monotonic() < until:
-                began = time.monotonic()
-                events = reader.query(after=seen)
-                slowest = max(slowest, time.monotonic() - began)
+            seen = 0
+            while seen < 400:
                 batches: dict[str | None, int] = {}
-                for event in events:
+                for event in reader.query(after=seen):
                     batches[event.run_id] = batches.get(event.run_id, 0) + 1
                     assert event.seq == seen + 1
                     seen = event.seq
@@ -296,11 +285,8 @@ def test_a_reader_never_waits_for_a_writer_and_sees_whole_batches(database_url: 
             stop.set()
             thread.join()
 
-        assert seen > 0
-        assert slowest < 1.0
 
-
-def test_a_reader_sees_the_state_before_a_write_that_is_still_open(database_url: str) -> None:
+def test_a_reader_waits_for_no_writer_and_sees_the_state_before_an_open_write(database_url: str) -> None:
     """Deterministic, where the test above only tries."""
     with open_database(database_url) as writing, open_database(database_url) as reading:
         writer, reader = SqlEvents(writing), SqlEvents(reading)
@@ -350,3 +336,32 @@ async def test_fifty_producers_at_once_lose_nothing(database_url: str) -> None:
         assert store.last_position() == 1_000
         assert [event.data["n"] for event in store.query(run="p7")] == list(range(20))
         assert store.verify().valid
+
+
+@pytest.mark.parametrize("newest", [False, True])
+def test_a_trace_goes_by_its_index_on_postgres(store: SqlEvents, newest: bool) -> None:
+    """Also in a prepared statement, which knows no positions. A small table would else be read whole."""
+    wanted = Filter.of("action_executing", None, "t1", None, None, None, None, None, None)
+
+    class Explaining(NamedTuple):
+        t: Transaction
+        dialect: str
+
+        def execute(self, sql: str, values: Sequence[Value]) -> Rows:
+            numbers = iter(range(1, 100))
+            numbered = "".join(f"${next(numbers)}" if each == "?" else each for each in sql)
+            self.t.execute("SET LOCAL enable_seqscan = off")
+            self.t.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+            self.t.execute(f"PREPARE of_trace (bigint, bigint, text, text) AS {numbered}")
+            found = self.t.execute("EXPLAIN EXECUTE of_trace (1, 9, 'action_executing', 't1')")
+            self.t.execute("DEALLOCATE of_trace")
+            return found
+
+    def explain(t: Transaction) -> Rows | None:
+        if t.dialect != "postgres":
+            return None
+        return wanted.page(1, 9, 10, newest, cast(Transaction, Explaining(t, t.dialect)))
+
+    steps = store._database.read(explain)
+
+    assert steps is None or any("events_trace" in line for (line,) in steps), steps

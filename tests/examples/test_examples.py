@@ -15,19 +15,55 @@ import pytest
 from tests.cli.conftest import environment
 from tests.properties.effort import SOAK
 from tests.servers.local_model import model_files
+from tests.warm import Warm
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
+PROGRAM = Path(__file__).parent / "program.py"
 
 IN_A_SOAK = pytest.mark.skipif(not SOAK, reason="that the checks of an example check is for make soak")
 
 
+@pytest.fixture(autouse=True)
+def _is_loaded(warm: Warm) -> None:
+    """What `_python` starts."""
+
+
+@pytest.fixture(scope="session")
+def starter(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
+    """What a demo finds as its interpreter: command lines of Placet start at once, anything else as ever.
+
+    One that waits is killed by the demo, and then has to be gone: it is a process of its own.
+    """
+    python, placet = shlex.quote(sys.executable), shlex.join(warm.command)
+    path = tmp_path_factory.mktemp("starter") / "python"
+    path.write_text(
+        f"""#!/bin/sh
+case "$* " in
+*" --wait "*) ;;
+"-m placet.cli.main "*) shift 2; exec {placet} "$@" ;;
+esac
+exec {python} "$@"
+"""
+    )
+    path.chmod(0o700)
+    return path
+
+
 def _python(
-    *arguments: str | Path, cwd: Path, timeout: float = 90, **env: str
+    *arguments: str | Path, cwd: Path, timeout: float = 90, is_fresh: bool = False, **env: str
 ) -> subprocess.CompletedProcess[str]:
+    """Run a program, or a command line as `-m placet.cli.main`; `is_fresh` in an interpreter of its own."""
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+    words = list(map(str, arguments))
+    if is_fresh:
+        command = [sys.executable, *words]
+    elif words[0] == "-m":
+        command = [*Warm.last.command, *words[2:]]
+    else:
+        command = [*Warm.last.python, *words]
     return subprocess.run(
-        [sys.executable, *map(str, arguments)],
+        command,
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": path, **env},
         capture_output=True,
@@ -88,7 +124,18 @@ def test_the_demo_shows_proposals_decisions_results_and_the_story(tmp_path: Path
     assert "✗ " not in done.stdout[done.stdout.index("Was it as intended?") :]
     assert "\x1b" not in done.stdout
     assert "14 May" in (examples / "out" / "office" / "reminder.txt").read_text()
-    assert _link(done.stdout.splitlines()[-1].partition(": ")[2], tmp_path).endswith("#/runs/demo")
+    yours, page = (line.partition(": ")[2] for line in done.stdout.splitlines()[-2:])
+    pries = _script(tmp_path, PRIES, "Done.")
+    answered = subprocess.run(
+        [*shlex.split(yours), "--model", pries, "--json"],
+        cwd=tmp_path,
+        env=environment(XDG_DATA_HOME=str(tmp_path / "data")),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "keep-private" in answered.stdout + answered.stderr, answered
+    assert _link(page, tmp_path).endswith("#/runs/demo")
 
 
 def _link(command: str, folder: Path) -> str:
@@ -107,13 +154,14 @@ def _link(command: str, folder: Path) -> str:
     return link
 
 
-def test_the_demo_fails_when_the_job_is_not_done(tmp_path: Path, examples: Path) -> None:
+def test_the_demo_fails_when_the_job_is_not_done(tmp_path: Path, examples: Path, starter: Path) -> None:
     """Its checks check: a model that only says so has done nothing, whatever an earlier run has left."""
     left = examples / "out" / "office" / "reminder.txt"
     left.parent.mkdir(parents=True)
     left.write_text("14 May")
 
-    done = _python(examples / "demo.py", "--model", _script(tmp_path, "Done."), cwd=tmp_path)
+    says = _script(tmp_path, "Done.")
+    done = _python(PROGRAM, starter, examples / "demo.py", "--model", says, cwd=tmp_path)
 
     assert done.returncode == 1
     assert "✗ reminder.txt holds the date of the meeting" in done.stdout
@@ -156,11 +204,11 @@ def test_the_demo_works_with_the_real_local_model(tmp_path: Path, examples: Path
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_plan_demo_shows_everything_and_finds_it_as_intended(tmp_path: Path) -> None:
+def test_the_plan_demo_shows_everything_and_finds_it_as_intended(tmp_path: Path, starter: Path) -> None:
     folder = tmp_path / "examples"
     shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("out", "__pycache__"))
 
-    done = _python(folder / "plan_demo.py", cwd=tmp_path)
+    done = _python(PROGRAM, starter, folder / "plan_demo.py", cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "✗ " not in done.stdout[done.stdout.index("Was it as intended?") :]
@@ -170,7 +218,8 @@ def test_the_plan_demo_shows_everything_and_finds_it_as_intended(tmp_path: Path)
         "attempt 1 failed (the weather service is busy)",
         "dependency 'upgrade' was rejected",
         "book_hotel was taken back with release_hotel",
-        "book_flight was taken back with cancel_flight",
+        "book_flight was taken back with release_flight",
+        "10 actions, 2 more only to take back",
         '"kind": "state_rollback"',
         "examples/out/trip.svg",
         "$ export PLACET_DB=examples/out/plan-demo.db\n",
@@ -178,7 +227,7 @@ def test_the_plan_demo_shows_everything_and_finds_it_as_intended(tmp_path: Path)
         assert words in done.stdout, words
     assert (folder / "out" / "trip.svg").read_text(encoding="utf-8").startswith("<svg")
     kinds = [json.loads(line)["kind"] for line in (folder / "out" / "run.jsonl").read_text().splitlines()]
-    assert kinds[-1] == "proposal_ended"
+    assert kinds[-1] == "run_ended"
 
 
 @IN_A_SOAK
@@ -200,7 +249,7 @@ def test_the_plan_demo_fails_when_the_world_is_not_as_intended(tmp_path: Path) -
 
 
 def test_the_library_example_sends_the_mail_and_notes_it(tmp_path: Path) -> None:
-    done = _python(EXAMPLES / "embed.py", cwd=tmp_path)
+    done = _python(EXAMPLES / "embed.py", cwd=tmp_path, is_fresh=True)
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
@@ -265,8 +314,8 @@ def test_the_trip_books_and_cancels_in_the_outside_world(tmp_path: Path) -> None
     assert events == ["flight booked", "hotel booked", "hotel cancelled", "flight cancelled"]
 
 
-def test_the_durable_demo_is_killed_and_charges_the_card_once(tmp_path: Path) -> None:
-    done = _python(EXAMPLES / "durable" / "demo.py", cwd=tmp_path)
+def test_the_durable_demo_is_killed_and_charges_the_card_once(tmp_path: Path, starter: Path) -> None:
+    done = _python(PROGRAM, starter, EXAMPLES / "durable" / "demo.py", cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "✗ " not in done.stdout
@@ -295,8 +344,8 @@ def test_the_durable_demo_fails_when_the_card_is_charged_twice(tmp_path: Path) -
     assert "✗ order-2: the card was charged once" in done.stdout
 
 
-def test_the_approvals_demo_is_killed_while_it_waits_and_deploys_once(tmp_path: Path) -> None:
-    done = _python(EXAMPLES / "approvals" / "demo.py", cwd=tmp_path)
+def test_the_approvals_demo_is_killed_while_it_waits_and_deploys_once(tmp_path: Path, starter: Path) -> None:
+    done = _python(PROGRAM, starter, EXAMPLES / "approvals" / "demo.py", cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "✗ " not in done.stdout[done.stdout.index("Was it as intended?") :]
@@ -423,8 +472,8 @@ def test_the_isolation_demo_fails_when_a_claim_does_not_hold(tmp_path: Path) -> 
     assert "✗ change a file outside: held, as claimed" in done.stdout
 
 
-def test_the_coder_demo_mends_the_shop_and_lets_nobody_cheat(tmp_path: Path) -> None:
-    done = _python(EXAMPLES / "coder" / "demo.py", cwd=tmp_path)
+def test_the_coder_demo_mends_the_shop_and_lets_nobody_cheat(tmp_path: Path, starter: Path) -> None:
+    done = _python(PROGRAM, starter, EXAMPLES / "coder" / "demo.py", cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "✗ " not in done.stdout
@@ -435,8 +484,8 @@ def test_the_coder_demo_mends_the_shop_and_lets_nobody_cheat(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_loop_demo_goes_as_far_as_each_level_may(tmp_path: Path) -> None:
-    done = _python(EXAMPLES / "loops" / "demo.py", cwd=tmp_path)
+def test_the_loop_demo_goes_as_far_as_each_level_may(tmp_path: Path, starter: Path) -> None:
+    done = _python(PROGRAM, starter, EXAMPLES / "loops" / "demo.py", cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
     claims = done.stdout.rpartition("\n\n")[2].splitlines()

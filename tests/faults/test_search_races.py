@@ -19,7 +19,7 @@ from placet import ToolError
 from placet.sandbox.workspace import Workspace
 from placet.tools.builtin.search import search_tools
 
-SECONDS = 40.0 if os.environ.get("PLACET_SOAK") == "1" else 2.0
+SECONDS = 40.0 if os.environ.get("PLACET_SOAK") == "1" else 0.6
 
 SWAPPER = """
 import itertools, os, sys, time

@@ -252,7 +252,7 @@ def facts(plan: Plan, result: ProposalResult | None, statuses: Counter[str]) -> 
 def test_every_action_ends_once_whatever_async_and_inline_tools_do() -> None:
     tally = Tally()
 
-    @examples(1250)
+    @examples(1200)
     @given(plans(runs=("async", "async", "async", "cheap")))
     def check(plan: Plan) -> None:
         stage = Stage(plan)

@@ -6,6 +6,7 @@ import pytest
 from rich.pretty import pretty_repr
 
 from placet.errors import KeyMissing, KeyRefused, UnknownModel
+from placet.inference.opening import open_model
 from placet.inference.providers import PROVIDERS, Endpoint, Provider, endpoint, is_loopback
 
 
@@ -51,7 +52,7 @@ def test_what_cannot_be_a_key_is_refused_without_saying_it(key: str) -> None:
     [
         ("gpt-5", "it names no provider. Write provider:name"),
         ("opnai:m", "Did you mean 'openai:m'?"),
-        ("nobody-at-all:m", "Known are openai, "),
+        ("nobody-at-all:m", "Write provider:name. Known are openai, "),
         ("openai:", "names a provider and no model"),
         ("", "it names no provider"),
     ],
@@ -59,6 +60,22 @@ def test_what_cannot_be_a_key_is_refused_without_saying_it(key: str) -> None:
 def test_a_name_that_means_nothing_is_explained(name: str, words: str) -> None:
     with pytest.raises(UnknownModel) as caught:
         endpoint(name, {"OPENAI_API_KEY": "k"})
+
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nobody-at-all", ": local, embed, scripted:FILE, replay:FILE."),
+        ("locl", "Did you mean 'local'?"),
+        ("script:a.json", "Did you mean 'scripted:a.json'?"),
+        ("script", "Did you mean 'scripted:FILE'?"),
+    ],
+)
+def test_how_a_model_of_no_provider_is_written_is_said(name: str, words: str) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        open_model(name, {})
 
     assert words in str(caught.value)
 

@@ -9,7 +9,7 @@ import pytest
 import placet.agents.runner
 import placet.coder.proposing
 import placet.inference.local.reading
-import placet.loops.budget
+import placet.inference.wrappers.temperature
 import placet.turns.closed_by
 import placet.turns.guided
 import placet.turns.recording
@@ -22,7 +22,8 @@ from placet.inference.providers import PROVIDERS, Endpoint
 from placet.inference.wrappers.wrapped import Wrapped
 
 ASKED = Request(messages=[User("Hello")])
-OPENED = (placet.agents.runner, placet.coder.proposing, placet.inference.local.reading, placet.loops.budget)
+OPENED = (placet.agents.runner, placet.coder.proposing, placet.inference.local.reading)
+OPENED += (placet.inference.wrappers.temperature,)
 OPENED += (placet.turns.closed_by, placet.turns.guided, placet.turns.recording, placet.turns.urged)
 """Where wrappers are, so that all of them are known."""
 

@@ -19,7 +19,7 @@ from placet.loops.sql import SqlRounds
 from placet.loops.verdict import TOOL
 from placet.sandbox.confinement import Isolation
 from placet.storage.lease import StopRequest
-from tests.coder.workbench import _known, make_repository
+from tests.coder.workbench import _known, make_database, make_repository
 
 FILES = {"a.txt": "one\n", "notes/b.txt": "two\n"}
 GREEN = Check(name="right", command="grep -q right a.txt")
@@ -78,6 +78,8 @@ class Bench:
         self.folder = folder
         self.url = url
         self.repository = make_repository(folder / "repository", files)
+        if (database := Path(url.removeprefix("sqlite://"))).is_absolute():
+            make_database(database)
         self.home = folder / "home"
 
     @contextmanager

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -53,6 +54,25 @@ async def escalated(bench: Bench, **more: Any) -> Round:
     return round
 
 
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, Round, Path]:
+    """A round of L2 that waits, and a copy of all that there is then."""
+    folder = tmp_path_factory.mktemp("asking")
+    bench = Bench(folder / "bench", str(folder / "bench" / "placet.db"))
+    round = asyncio.run(escalated(bench))
+    shutil.copytree(bench.folder, folder / "kept", symlinks=True)
+    return bench, round, folder / "kept"
+
+
+@pytest.fixture
+def asking(scene: tuple[Bench, Round, Path]) -> tuple[Bench, Round]:
+    """A round of L2 that waits, on one database; it was run once for all tests."""
+    bench, round, kept = scene
+    shutil.rmtree(bench.folder)
+    shutil.copytree(kept, bench.folder, symlinks=True)
+    return bench, msgspec.convert(msgspec.to_builtins(round), Round)
+
+
 def show(bench: Bench, name: str) -> str:
     """A file as it was published."""
     return git(bench.repository, "show", name)
@@ -91,10 +111,10 @@ async def test_approved_later_it_is_carried_out_on_exactly_that_tree(bench: Benc
 
 
 async def test_a_round_is_read_once_more_when_it_is_held(
-    here: Bench, monkeypatch: pytest.MonkeyPatch
+    asking: tuple[Bench, Round], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else may have carried it out since it was found."""
-    found = await escalated(here)
+    here, found = asking
 
     with here.engine([], spec("L2")) as engine:
         ended = await engine.decide(found.id, "once", by="ann")
@@ -119,9 +139,9 @@ async def test_denied_it_is_never_carried_out(bench: Bench) -> None:
     assert git(bench.repository, "branch", "--list", "placet/*") == ""
 
 
-async def test_what_was_approved_is_carried_out_on_no_other_tree(here: Bench) -> None:
+async def test_what_was_approved_is_carried_out_on_no_other_tree(asking: tuple[Bench, Round]) -> None:
     """Whoever has changed the round meanwhile: it is asked anew, and the act itself looks once more."""
-    shown = await escalated(here)
+    here, shown = asking
     git(here.repository, "update-index", "--force-remove", "a.txt")
     other = msgspec.structs.replace(shown, tree=git(here.repository, "write-tree").strip())
     executor = RecordExecutor()
@@ -150,8 +170,8 @@ def expire(bench: Bench, approval: str) -> None:
         database.write(lambda t: t.execute(change, row)).result(30)
 
 
-async def test_an_escalation_that_expired_is_closed(here: Bench) -> None:
-    round = await escalated(here)
+async def test_an_escalation_that_expired_is_closed(asking: tuple[Bench, Round]) -> None:
+    here, round = asking
     expire(here, round.approval)
 
     with here.engine([], spec("L2")) as engine:
@@ -163,9 +183,9 @@ async def test_an_escalation_that_expired_is_closed(here: Bench) -> None:
     assert git(here.repository, "branch", "--list", "placet/*") == ""
 
 
-async def test_the_next_round_carries_out_what_was_only_decided(here: Bench) -> None:
+async def test_the_next_round_carries_out_what_was_only_decided(asking: tuple[Bench, Round]) -> None:
     """A page, or a program, may record an answer and do nothing else."""
-    round = await escalated(here)
+    here, round = asking
     with open_database(here.url) as database:
         SqlApprovals(database).decide(round.approval, "once", by="ann")
 
@@ -177,8 +197,8 @@ async def test_the_next_round_carries_out_what_was_only_decided(here: Bench) -> 
     assert git(here.repository, "rev-parse", "placet/tidy-1^{tree}").strip() == round.tree
 
 
-async def test_nobody_has_decided_and_it_still_waits(here: Bench) -> None:
-    round = await escalated(here)
+async def test_nobody_has_decided_and_it_still_waits(asking: tuple[Bench, Round]) -> None:
+    here, round = asking
 
     with here.engine([], spec("L2")) as engine:
         same = await engine.resume(round.id)
@@ -193,8 +213,10 @@ def move_on(bench: Bench, text: str) -> None:
     git(bench.repository, "commit", "-qam", "moved on")
 
 
-async def test_a_base_that_moved_refuses_what_no_longer_applies_and_a_rebase_asks_anew(here: Bench) -> None:
-    round = await escalated(here)
+async def test_a_base_that_moved_refuses_what_no_longer_applies_and_a_rebase_asks_anew(
+    asking: tuple[Bench, Round],
+) -> None:
+    here, round = asking
     move_on(here, "another one\n")
 
     with here.engine(HONEST, spec("L2")) as engine:
@@ -214,8 +236,8 @@ async def test_a_base_that_moved_refuses_what_no_longer_applies_and_a_rebase_ask
     assert show(here, "placet/tidy-2:a.txt") == "right\n"
 
 
-async def test_what_comes_of_a_rebase_is_asked_whatever_the_level(here: Bench) -> None:
-    round = await escalated(here)
+async def test_what_comes_of_a_rebase_is_asked_whatever_the_level(asking: tuple[Bench, Round]) -> None:
+    here, round = asking
     move_on(here, "another one\n")
 
     with here.engine(HONEST, spec("L3")) as engine:
@@ -228,8 +250,10 @@ async def test_what_comes_of_a_rebase_is_asked_whatever_the_level(here: Bench) -
 
 
 @pytest.mark.parametrize("how", ["failed", "budget_exhausted", "stopped", "L1"])
-async def test_a_rebase_that_comes_to_nothing_leaves_the_question(here: Bench, how: str) -> None:
-    round = await escalated(here)
+async def test_a_rebase_that_comes_to_nothing_leaves_the_question(
+    asking: tuple[Bench, Round], how: str
+) -> None:
+    here, round = asking
     move_on(here, "another one\n")
     loop = spec(
         "L1" if how == "L1" else "L2",
@@ -256,8 +280,8 @@ async def test_a_rebase_that_comes_to_nothing_leaves_the_question(here: Bench, h
             assert (said.what, said.by) == ("superseded", "ann")
 
 
-async def test_a_base_that_moved_elsewhere_is_no_hindrance(here: Bench) -> None:
-    round = await escalated(here)
+async def test_a_base_that_moved_elsewhere_is_no_hindrance(asking: tuple[Bench, Round]) -> None:
+    here, round = asking
     (here.repository / "new.txt").write_text("new\n")
     git(here.repository, "add", "new.txt")
     git(here.repository, "commit", "-qm", "elsewhere")

@@ -5,7 +5,6 @@ freeze, rewrite what a check runs, or say two things. Honest ones do."""
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -31,13 +30,13 @@ from placet.loops.verdict import REPORT
 from placet.sandbox.confinement import Isolation
 from tests.coder.workbench import _known, git, make_repository
 from tests.loops.bench import FILES, spec, verdict, write
+from tests.properties.effort import SOAK
 
-SOAK = bool(os.environ.get("PLACET_SOAK"))
-BAD, GOOD = (200, 50) if SOAK else (24, 4)
+BAD, GOOD = (200, 50) if SOAK else (23, 2)
 AT_ONCE = 4
 SCRIPTS = {
     "Makefile": "check:\n\tsh scripts/check.sh\n",
-    "scripts/check.sh": "grep -q right a.txt && python3 verify.py\n",
+    "scripts/check.sh": "grep -q right a.txt && python3 -S verify.py\n",
     "verify.py": (
         "import sys\n\nfrom checkers import same\n\n"
         "sys.exit(0 if same(open('a.txt').read(), open('golden/a.txt').read()) else 1)\n"

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from placet.inference import Scripted
-from placet.loops.budget import LoopBudget
 from placet.loops.hooks import run_hook
 from placet.loops.ready_made import template, template_names
 from placet.loops.spec import Delivery, Hooks, read_loop
@@ -128,25 +126,6 @@ async def test_no_ready_made_loop_fetches_objects_that_a_partial_clone_misses(
         await run_hook(hook, str(repository), isolation=Isolation("none"), limits=Limits(time_s=60))
 
         assert not mark.exists(), name
-
-
-@pytest.mark.parametrize("name", template_names())
-async def test_every_ready_made_loop_runs_confined(name: str, tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    here = Bench(tmp_path, str(tmp_path / "placet.db"), traps(mark))
-    git(here.repository, "branch", "other")
-    loop = read_loop(template(name), name, name=name)
-
-    # The scripted model does not say what it used.
-    free = msgspec.structs.replace(loop, budget=LoopBudget())
-    with here.engine(LOOKS, free, isolated=True) as engine:
-        ended = await engine.run_round()
-
-    assert loop.isolation == "process"
-    assert ended.outcome == "reported", ended.reason
-    assert ended.context
-    assert not mark.exists()
-    assert git(here.repository, "status", "--porcelain") == ""
 
 
 CHANGES = "echo x > a.txt; git branch made; git config user.name evil; echo y > {mark}; echo done"

@@ -22,8 +22,8 @@ from placet.loops.sql import SqlRounds
 from tests.coder.nursery import PATIENCE_S, Nursery, read_trace
 from tests.coder.workbench import _known, git, make_repository
 from tests.loops.bench import FILES
+from tests.properties.effort import SOAK
 
-SOAK = bool(os.environ.get("PLACET_SOAK"))
 KILLS = 120 if SOAK else 9
 DECIDED = "carrying out what was approved"
 PHASES = (*(phase for phase in ALL if phase != "ended"), DECIDED)

@@ -16,13 +16,14 @@ from placet.inference.messages import ToolCall
 from placet.inference.model import Result
 from placet.ir.stop_cause import StopCause
 from placet.ir.tool_spec import ToolSchema
-from placet.loops.budget import LoopBudget, Spend, exceeded
+from placet.loops.budget import LoopBudget, Spend
 from placet.loops.executors.callback import CallbackExecutor
 from placet.loops.executors.executor import Act
 from placet.loops.gates import Allowlist, Answer, CallbackGate, Proposed, ask_gate
 from placet.loops.round import Round
 from placet.loops.spec import ExecutorSpec, LoopSpec, Worker
 from placet.loops.verdict import REPORT
+from placet.policy.budget import Budget, Exceeded
 from placet.runtime.open_run import OpenRun
 from placet.tools.context import Cancel
 from placet.tools.tool import Tool
@@ -382,6 +383,12 @@ async def test_a_maker_that_changes_what_checks_depend_on_is_not_verified(tmp_pa
 
 
 # Budgets
+
+
+def exceeded(limits: LoopBudget, spend: Spend, per: str = "round") -> Exceeded | None:
+    budget = Budget(limits, name=per)
+    budget.take(spend.amounts())
+    return budget.exceeded()
 
 
 ORDER = [

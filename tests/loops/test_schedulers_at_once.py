@@ -81,7 +81,7 @@ def test_two_processes_run_each_due_time_once(database_url: str, start: Start, t
     began = [line for line in read_trace(trace) if line[0] == "began"]
     assert max(Counter((line[2], line[4]) for line in began).values()) == 1
     assert max(Counter(line[3] for line in began).values()) == 1
-    assert len(ended) >= 4
+    assert len(ended) >= 2  # More than one due time; how many depends on the machine.
     # One at a time: of one loop, no round begins between the beginning and the end of another.
     for key in ("a", "b"):
         words = [line[0] for line in read_trace(trace) if line[2] == key]

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from placet import open_database
 from placet.errors import UsageError
 from placet.loops.budget import Spend
 from placet.loops.levels import Standing
-from placet.loops.round import Later, Round
-from placet.loops.sql import SqlRounds
+from placet.loops.round import Later, Round, SubRun
+from placet.loops.sql import MIGRATIONS, SqlRounds
 from placet.loops.store import MemoryRounds, Rounds
+from placet.storage.migrate import Migrations, migrate
 from tests.loops.bench import spec
 
 
@@ -92,3 +94,58 @@ def test_rounds_that_begin_at_once_get_numbers_of_their_own(rounds: Rounds) -> N
         thread.join()
 
     assert sorted(begun) == list(range(1, 9))
+
+
+def ended(rounds: Rounds, name: str, at: float, **more: Any) -> Round:
+    round = rounds.begin(made(name, at=at))
+    for key, value in {"outcome": "reported", "summary": name, "ended_at": at, **more}.items():
+        setattr(round, key, value)
+    rounds.put(round)
+    return round
+
+
+def test_the_last_five_rounds_that_have_ended_are_recalled_from_the_memory(rounds: Rounds) -> None:
+    first, *_ = [ended(rounds, f"r{n}", float(n)) for n in range(1, 8)]
+    rounds.begin(made("open", at=9.0))
+    ended(rounds, "zz", 3.0, loop="other")
+
+    recalled = rounds.recall(first.key)
+
+    assert [(each.position, each.body) for each in recalled] == [
+        (n, f"round {n}: reported: r{n}") for n in range(3, 8)
+    ]
+    assert {each.kind for each in recalled} == {"round"}
+    assert rounds.recall("nothing") == []
+
+
+def test_what_is_decided_later_supersedes_the_fact_and_the_same_round_is_stored_once(rounds: Rounds) -> None:
+    round = ended(rounds, "r1", 1.0, outcome="escalated", maker=SubRun(run_id="m", labels={"secret": ("x",)}))
+    rounds.put(round)
+    (before,) = rounds.recall(round.key)
+    round.later.append(Later(what="denied", at=5.0, by="ann"))
+    rounds.put(round)
+
+    (after,) = rounds.recall(round.key)
+
+    assert after.supersedes_key
+    assert before.id != after.id
+    assert (before.body, after.body) == ("round 1: escalated: r1", "round 1: escalated; later denied: r1")
+    assert (before.labels, after.labels) == (("secret",), ("secret",))
+
+
+def test_rounds_of_released_tables_become_facts(database_url: str) -> None:
+    with open_database(database_url) as database:
+        migrate(database, Migrations(MIGRATIONS.part, MIGRATIONS.steps[:2]))
+        columns = ["id", "loop", "number", "started", "is_open", "is_waiting", "data"]
+        rows = []
+        for n in range(1, 4):
+            round = made(f"r{n}", number=n, summary=f"did {n}", outcome="proceeded" if n < 3 else None)
+            data = msgspec.json.encode(round).decode()
+            rows.append((round.id, round.key, n, float(n), int(round.is_open), 0, data))
+        database.write(lambda t: t.insert("loop_rounds", columns, rows)).result()
+
+        for _ in range(2):
+            found = SqlRounds(database).recall(made("x").key)
+
+    assert [each.body for each in found] == ["round 1: proceeded: did 1", "round 2: proceeded: did 2"]
+    assert [each.labels for each in found] == [(), ()]

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,21 +18,22 @@ from placet.storage.location import open_database
 from placet.testing.fact_store import at, found
 from tests.memory.kill_child import batch
 from tests.storage.children import hear, in_namespace, run, tell
+from tests.warm import Warm
 
 ROOT = Path(__file__).parents[2]
+CHILD = Path(__file__).with_name("kill_child.py")
 KILLS = 60 if os.environ.get("PLACET_SOAK") else 6
 
 
 @pytest.fixture
-def child(database_url: str) -> Iterator[subprocess.Popen[str]]:
+def child(database_url: str, warm: Warm) -> Iterator[subprocess.Popen[str]]:
     with open_database(database_url) as database:
         SqlFacts(database)
     started = subprocess.Popen(
-        [sys.executable, "-m", "tests.memory.kill_child", database_url],
+        [*warm.python, str(CHILD), database_url],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=ROOT,
     )
     assert hear(started) == "ready"
     with started:

@@ -44,6 +44,8 @@ def judge(defect: Defect) -> Verdict:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="placet-mutant-") as folder:
         copy = Path(folder)
+        # Attacks are run as another user, too.
+        copy.chmod(0o755)
         for name in (
             "src",
             "tests",

@@ -1,22 +1,28 @@
 """The sdist, the wheel and a clone install into an empty environment: the core, each extra, all of them.
 
-The environment starts with the core alone. Placet is then asked for something that needs an extra, and the
-command that it prints is typed as it stands. Making an environment takes longest, so there is one.
+The environment starts with the core alone, of the wheel. Placet is then asked for something that needs an
+extra, and the command that it prints is typed as it stands. Making an environment takes longest, so there is
+one: the sdist and the clone go there too. What Placet needs is installed from wheels packed from this
+environment, so that no index has to be asked.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from packaging.requirements import Requirement
 
 from placet.extras import install_command
+from tests.properties.effort import SOAK
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -38,29 +44,55 @@ NEEDS = {
     "embed": ["model", "--json"],
     "server": ["serve", "--no-open", "--host", "0.0.0.0"],  # Refused before it would serve.
     "mcp": ["mcp", "serve"],
+    "otel": ["doctor", "--json"],
+    "temporal": ["worker", "--temporal", "127.0.0.1:1", "--db", "runs.db"],
+    "durable": ["worker", "--db", "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"],
 }
 """Something to ask for that needs the extra, and ends by itself. Last: what brings along another extra."""
+
+TYPED = ("durable",)
+"""Those that are installed one by one each time. The others are in `make soak`: each takes seconds."""
+
+ASK = """
+import json, os, sys
+from contextlib import suppress
+from placet.cli.main import main
+
+for number, command in enumerate(json.loads(sys.argv[1])):
+    for stream in (1, 2):
+        os.dup2(os.open(f"said-{number}-{stream}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC), stream)
+    with suppress(SystemExit):
+        main(command)
+    sys.stdout.flush()
+    sys.stderr.flush()
+"""
+"""Commands in one process, which keeps what each writes: to start is most of what they would take alone."""
+
+WHENCE = "from placet.extras import install_command; print(install_command('mcp'))"
 
 pytestmark = pytest.mark.timeout(600)
 
 
 def _run(
-    *command: str | Path, cwd: Path, shell: str | None = None, code: int | None = 0
+    *command: str | Path, cwd: Path, shell: str | None = None, at: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program as somebody with an environment of their own would: nothing of ours is on its path."""
+    """Run a program as somebody with an environment of their own would: nothing of ours is on its path.
+
+    `at` is where it is started, if not in `cwd`, which is a home to it.
+    """
     ours = ("PYTHON", "PLACET_", "XDG_", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     done = subprocess.run(
         ["sh", "-c", shell] if shell else list(map(str, command)),
-        cwd=cwd,
+        cwd=at or cwd,
         env=kept
         | {
             "HOME": str(cwd),
             "XDG_DATA_HOME": str(cwd / "data"),
-            "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
-            "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", os.path.expanduser("~/.cache/pip")),
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(cwd / "wheels"),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-            "PIP_NO_COMPILE": "1",
+            "PIP_NO_COMPILE": "0",  # So that nothing is compiled: pip takes the value for that of --compile.
         },
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -68,21 +100,50 @@ def _run(
         timeout=500,
         check=False,
     )
-    assert code is None or done.returncode == code, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return done
 
 
-@pytest.fixture(scope="session")
+def _dependencies() -> dict[str, Distribution]:
+    """What Placet with all extras needs, and what it is built with."""
+    found: dict[str, Distribution] = {}
+    asked: set[str] = set()
+    todo = [Requirement("placet[all]"), Requirement("hatchling")]
+    while todo:
+        wanted = todo.pop()
+        found[wanted.name] = distribution(wanted.name)
+        if str(wanted) in asked:
+            continue
+        asked.add(str(wanted))
+        for each in map(Requirement, found[wanted.name].requires or ()):
+            if not each.marker or any(
+                each.marker.evaluate({"extra": extra}) for extra in wanted.extras or {""}
+            ):
+                todo.append(each)
+    del found["placet"]
+    return found
+
+
+def _pack(installed: Distribution, folder: Path) -> None:
+    """A wheel of what is installed."""
+    tags = [
+        line[5:].split("-")
+        for line in (installed.read_text("WHEEL") or "").splitlines()
+        if line[:5] == "Tag: "
+    ]
+    sets = "-".join(".".join(sorted(set(column))) for column in zip(*tags, strict=True))
+    name = installed.name.replace("-", "_")
+    with ZipFile(folder / f"{name}-{installed.version}-{sets}.whl", "w") as wheel:
+        for file in installed.files or ():
+            if file.parts[0] != ".." and "__pycache__" not in file.parts:
+                wheel.write(file.locate(), str(file))
+
+
+@pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The wheel and the sdist, built once for all processes of this test run."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    folder = shared / "distributions"
-    with open(shared / "distributions.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            _run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=shared)
+    """The wheel and the sdist."""
+    folder = tmp_path_factory.mktemp("distributions")
+    _run(sys.executable, "-m", "hatchling", "build", "-d", folder, cwd=folder, at=ROOT)
     [wheel], [sdist] = folder.glob("*.whl"), folder.glob("*.tar.gz")
     return {"wheel": wheel, "sdist": sdist}
 
@@ -90,25 +151,51 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
     """The Python of an empty environment. Its folder has a space in it, as folders of people do."""
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for each in _dependencies().values():
+        _pack(each, wheels)
     home = tmp_path / "an environment"
-    _run(sys.executable, "-m", "venv", home, cwd=tmp_path)
-    return home / "bin" / "python"
+    _run(sys.executable, "-m", "venv", "--without-pip", home, cwd=tmp_path)
+    python = home / "bin" / "python"
+    _lend(python, "pip")
+    return python
 
 
-def _install(python: Path, what: str | Path, *options: str) -> str:
-    """Install, and return what pip said. Nobody may be asked for a distribution called `placet`."""
-    said = _run(python, "-m", "pip", "install", "-vv", *options, what, cwd=python.parents[2]).stdout
-    assert "versions of placet" not in said
-    return said
+def _lend(python: Path, *packages: str) -> None:
+    """Let an environment have packages that are here, without unpacking them."""
+    [folder] = python.parents[1].glob("lib/python*/site-packages")
+    for name in packages:
+        (folder / name).symlink_to(Path(distribution(name).locate_file(name)))
 
 
-def _missing(python: Path, extra: str) -> str | None:
-    """The command that Placet prints for what it lacks; None if it lacks nothing."""
-    done = _run(python.with_name("placet"), *NEEDS[extra], cwd=python.parents[2], code=None)
+def _install(python: Path, what: str | Path, *options: str) -> None:
+    """Install. No other distribution called `placet` may be asked for: there is none among the wheels."""
+    _run(python, "-m", "pip", "install", *options, what, cwd=python.parents[2])
+
+
+def _missing(python: Path, extras: Iterable[str]) -> dict[str, str]:
+    """The commands that Placet prints for what it lacks; nothing for what it does not lack."""
+    commands = list(dict.fromkeys(tuple(NEEDS[extra]) for extra in extras))
+    folder = python.parents[2]
+    _run(python, "-c", ASK, json.dumps(commands), cwd=folder)
+    told = {}
+    for extra in extras:
+        number = commands.index(tuple(NEEDS[extra]))
+        told[extra] = _told(extra, *((folder / f"said-{number}-{stream}").read_text() for stream in (1, 2)))
+    return {extra: command for extra, command in told.items() if command}
+
+
+def _told(extra: str, out: str, err: str) -> str | None:
+    """The command for one extra, in what was written for it."""
     if NEEDS[extra][0] == "model":
-        models = {model["extra"]: model for model in json.loads(done.stdout)["models"]}
-        return models[extra]["install"]
-    _, found, command = done.stderr.partition("Install it with: ")
+        models = {model["extra"]: model for model in json.loads(out)["models"]}
+        install: str | None = models[extra]["install"]
+        return install
+    if NEEDS[extra][0] == "doctor":
+        extras = {each["name"]: each["install"] for each in json.loads(out)["extras"]}
+        return extras[extra] or None
+    _, found, command = err.partition("Install it with: ")
     return command.splitlines()[0] if found else None
 
 
@@ -117,27 +204,27 @@ def test_every_extra_is_tried_here() -> None:
     assert EXTRAS["all"] == [f"placet[{','.join(sorted(NEEDS))}]"]
 
 
-def test_it_installs_from_sdist_wheel_and_clone(built: dict[str, Path], python: Path, tmp_path: Path) -> None:
-    _install(python, built["sdist"])
+def test_it_installs_from_wheel_sdist_and_clone(built: dict[str, Path], python: Path, tmp_path: Path) -> None:
+    _install(python, built["wheel"])
     assert _run(python, "-c", PROGRAM, cwd=tmp_path).stdout == "42\n"
     assert _run(python.with_name("placet"), "--version", cwd=tmp_path).stdout.startswith("placet ")
-    assert built["sdist"].as_uri() in (_missing(python, "mcp") or "")
+    commands = _missing(python, NEEDS)
+    assert [extra for extra in NEEDS if built["wheel"].as_uri() not in commands.get(extra, "")] == []
+    for extra in NEEDS if SOAK else TYPED:
+        _run(cwd=tmp_path, shell=commands[extra])
+        assert _missing(python, [extra]) == {}
 
-    # It has the same version, and what it needs is there.
-    _install(python, built["wheel"], "--force-reinstall", "--no-deps")
-    for extra in NEEDS:
-        command = _missing(python, extra)
-        assert built["wheel"].as_uri() in (command or ""), extra
-        _run(cwd=tmp_path, shell=command)
-        assert _missing(python, extra) is None, extra
+    _install(python, f"placet[all] @ {built['sdist'].as_uri()}")
+    assert _missing(python, NEEDS) == {}
+    assert built["sdist"].as_uri() in _run(python, "-c", WHENCE, cwd=tmp_path).stdout
 
-    _install(python, f"{ROOT}[all]")
-    assert [_missing(python, extra) for extra in NEEDS] == [None] * len(NEEDS)
+    # It has the same version, and what it needs is there. What builds it was installed for the sdist.
+    _lend(python, "hatchling", "pathspec", "pluggy", "trove_classifiers")
+    _install(python, ROOT, "--force-reinstall", "--no-deps", "--no-build-isolation")
+    assert str(ROOT) in _run(python, "-c", WHENCE, cwd=tmp_path).stdout
 
 
 def test_files_that_only_make_sense_in_a_clone_are_not_in_the_wheel(built: dict[str, Path]) -> None:
-    from zipfile import ZipFile
-
     names = ZipFile(built["wheel"]).namelist()
 
     assert {name.split("/")[0].split("-")[0] for name in names} == {"placet"}

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.page.serving import Served
-from tests.servers.programs import program
+from tests.servers.programs import chromium
 from tests.warm import Warm
 
 PATIENCE_MS = 30_000
@@ -29,7 +29,7 @@ def browser() -> Iterator[Browser]:
     """
     with sync_playwright() as driver:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        found = driver.chromium.launch(executable_path=program("chromium"), args=arguments)
+        found = driver.chromium.launch(executable_path=chromium(), args=arguments)
         yield found
         found.close()
 

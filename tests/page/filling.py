@@ -111,6 +111,7 @@ def _plan(served: Served) -> None:
     path = served.home / "quarter.json"
     path.write_text(json.dumps(plan))
     done(served.cli("run", path, "--permissions", "sandbox_edit", "--run-id", "plan-1"))
+    plan["actions"][3]["parameters"]["text"] += "Signed by: Ann.\n"  # type: ignore[index]
     plan["actions"].append(  # type: ignore[attr-defined]
         {
             "id": "send",

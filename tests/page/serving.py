@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.cli.conftest import Done, command, environment
+from tests.cli.conftest import Done, environment
 from tests.command import PLACET
 
 
@@ -18,7 +18,7 @@ class Served:
     """`placet serve` over a database of its own, and the command line beside it."""
 
     def __init__(self, folder: Path, placet: Sequence[str] = PLACET) -> None:
-        """`placet` is what begins a command line beside the server."""
+        """`placet` is what begins a command line."""
         self._placet = [*placet]
         self.home = folder / "home"
         self.work = folder / "work"
@@ -51,7 +51,7 @@ class Served:
         )
         with (self.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command(*words),
+                [*self._placet, *words],
                 cwd=self.work,
                 env=self.variables,
                 stdout=subprocess.PIPE,

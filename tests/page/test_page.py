@@ -117,7 +117,8 @@ def test_of_two_browsers_that_decide_one_wins_and_the_other_is_told(served: Serv
 
 
 def test_a_script_tag_stays_text(served: Served, windows: Windows) -> None:
-    """In parameters, diffs, file names and titles; direction marks and escapes are shown as what they are."""
+    """In parameters, diffs, file names, titles and agents; direction marks and escapes are shown as what they
+    are."""
     steal = "document.title='owned'"
     payload = f'<script>{steal}</script><img src=x onerror="{steal}">\u202e\x1b[31m\n'
     run = waiting_run(served, "script", payload)
@@ -130,8 +131,49 @@ def test_a_script_tag_stays_text(served: Served, windows: Windows) -> None:
     for tab in ("graph", "timeline", "story", "events"):
         page.goto(f"{served.origin}/#/runs/{run}?tab={tab}")
         page.get_by_role("tab", selected=True).wait_for()
+        assert page.locator("main script, main img").count() == 0
+    # As the name of a file, and as what a tool answered.
+    file = served.work / f'<img src=x onerror="{steal}">.txt'
+    file.write_text(payload)
+    reading = plan(served, "read", {"id": "r", "tool": "read_file", "parameters": {"path": file.name}})
+    assert served.cli("run", reading, "--run-id", "read-script").code == 0
+    page.goto(f"{served.origin}/#/runs/read-script?tab=graph")
+    page.locator(".node").click()
+    expect(page.locator("aside")).to_contain_text("<img src=x onerror=")
+    page.locator("aside details", has_text="Result").locator("summary").click()
+    expect(page.locator("aside")).to_contain_text(f"<script>{steal}</script>")
+    assert page.locator("main script, main img").count() == 0
+    agents = served.home / ".config" / "placet" / "agents"
+    agents.mkdir(parents=True, exist_ok=True)
+    # A direction mark is refused in names and descriptions.
+    line = f'<img src=x onerror="{steal}">'
+    name, text = json.dumps(line), json.dumps(f"{line}\u202e")
+    (agents / "sly.toml").write_text(
+        f'id = "sly"\nname = {name}\ndescription = {name}\nidentity = {text}\n'
+        f"[[scenarios]]\nname = {name}\ninput = {text}\nexpect = {text}\n"
+    )
+    page.goto(f"{served.origin}/#/agents")
+    agent = page.locator('[data-agent="sly"]')
+    agent.locator("summary").first.click()
+    told = agent.inner_text()
+    expect(agent.locator(".scenario")).to_contain_text("<img src=x")
+    # Name, description, identity; name, input and expectation of its scenario.
+    assert told.count("<img src=x onerror=") == 6, told
+    assert "\u202e" not in told
     assert page.locator("main script, main img").count() == 0
     assert "owned" not in page.title()
+
+
+def test_a_submission_says_why_it_waits(served: Served, windows: Windows) -> None:
+    file = plan(served, "queued", write("queued.txt"))
+    page = windows().open("#/runs")
+    run = served.cli("submit", file, "--queue", "<b>night</b>", "--json").json["run_id"]
+
+    row = page.locator(f'[data-submission="{run}"]')
+    expect(row.locator('[data-status="queued"]')).to_be_visible()
+    expect(row).to_contain_text("no worker serves the queue '<b>night</b>'")
+    expect(page.locator('[data-queue="<b>night</b>"]')).to_contain_text("1 queued")
+    served.cli("runs", "cancel", run)
 
 
 def test_after_a_restart_of_the_server_no_event_is_missed(
@@ -165,8 +207,11 @@ def test_after_a_restart_of_the_server_no_event_is_missed(
 
 
 def test_keys_choose_views_and_decide(served: Served, windows: Windows) -> None:
+    waiting_run(served, "keys_next")
     run = waiting_run(served, "keys")
     page = windows().open()
+    posted: list[str] = []
+    page.on("request", lambda request: posted.append(request.url) if request.method == "POST" else None)
     expect(card(page, run)).to_have_count(1)
 
     page.keyboard.press("2")
@@ -181,16 +226,54 @@ def test_keys_choose_views_and_decide(served: Served, windows: Windows) -> None:
             break
         page.keyboard.press("j")
     expect(card(page, run)).to_have_attribute("aria-selected", "true")
-    page.keyboard.press("d")
+    page.keyboard.press("?")
+    page.keyboard.press("d")  # closes the list of keys, and decides nothing
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(card(page, run)).to_have_count(1)
+    page.keyboard.down("d")
 
     expect(card(page, run)).to_have_count(0)
+    expect(page.locator('article.decision[aria-selected="true"]')).to_have_count(1)
+    page.keyboard.down("d")  # the key is still held
+    page.keyboard.up("d")
+    page.evaluate("new Promise((done) => setTimeout(done, 100))")
+    assert len(posted) == 1
 
 
-def test_without_a_cookie_the_page_says_how_to_get_one(served: Served, browser: Browser) -> None:
+def test_address_that_means_nothing_is_told(windows: Windows) -> None:
+    for place, words in (("#/runs/%zz", "There is no run '%zz'."), ("#/%zz", "There is no view")):
+        expect(windows().open(place).locator("main")).to_contain_text(words)
+
+
+def test_without_a_cookie_the_page_takes_a_token(served: Served, browser: Browser) -> None:
     context = browser.new_context()
     page = context.new_page()
     page.goto(served.origin)
 
     expect(page.locator("#app")).to_contain_text("placet serve")
     assert page.locator("article").count() == 0
+    page.get_by_label("Token").fill("wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.get_by_label("Token").fill((served.home / ".local/share/placet/server/token").read_text())
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Needs you")).to_be_visible()
+    context.close()
+
+
+def test_a_revoked_token_signs_its_page_out(served: Served, browser: Browser) -> None:
+    """The stream that is open then ends, and the page does not show the token again and again."""
+    token = served.cli("serve", "token", "add", "guest").out.strip()
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(served.origin)
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator(".live[data-on=true]")).to_be_visible()
+
+    served.cli("serve", "token", "revoke", "guest")
+    waiting_run(served, "after-the-guest")
+
+    expect(page.get_by_label("Token")).to_be_visible()
+    assert page.get_by_text("after-the-guest").count() == 0
     context.close()

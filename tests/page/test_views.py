@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ expect.set_options(timeout=PATIENCE_MS)
 
 PHONE = {"viewport": {"width": 390, "height": 780}, "color_scheme": "dark"}
 VIEWS = ["needs", "runs", "code", "loops", "agents", "memory", "log", "start"]
+PICTURES = Path(__file__).parents[2] / "build" / "page"
+"""Where the test run leaves a picture of each view, for whoever wants to look."""
 KEPT = ["code", "loops", "agents", "memory"]
 """Those that show what is kept as cards."""
 
@@ -121,7 +124,8 @@ def test_every_view_opens_also_on_a_phone_and_in_the_dark(served: Served, window
         *(f"{each['id']}?tab=round" for each in rounds),
     ]
     places = [*VIEWS, "log?tab=costs", "log?tab=verify", *(f"runs/{each}" for each in runs)]
-    for options in ({}, PHONE):
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for device, options in (("screen", {}), ("phone", PHONE)):
         page = windows(**options).open()
         page.get_by_role("heading", name="Needs you").wait_for()
         for place in places:
@@ -135,6 +139,9 @@ def test_every_view_opens_also_on_a_phone_and_in_the_dark(served: Served, window
             assert (place, problems) == (place, [])
             wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
             assert (place, page.evaluate(wide)) == (place, False)
+            if place in VIEWS or place.startswith("log") or place == "runs/plan-2":
+                name = re.sub(r"\W+", "-", place)
+                page.screenshot(path=PICTURES / f"{device}-{name}.png", animations="disabled")
 
 
 def test_views_show_what_is_kept(served: Served, windows: Windows) -> None:
@@ -182,6 +189,8 @@ def test_words_stream_and_stop_ends_them(served: Served, slow: SlowModel, window
 
     start(page, served, "task", "Tell me a story.", model="slow:teller")
     expect(page.locator(".message[data-live]")).to_contain_text("Once upon")
+    page.reload()  # whoever comes later sees all that was said
+    expect(page.locator(".message[data-live]")).to_contain_text("Once upon")
     page.get_by_role("button", name="Stop").click()
 
     status(page, "canceled")
@@ -202,6 +211,40 @@ def test_conversation_goes_on_with_each_message(served: Served, windows: Windows
     assert page.get_by_role("button", name="Resume").count() == 0
 
 
+def test_conversation_shows_what_became_of_each_call(served: Served, windows: Windows) -> None:
+    page = windows().open("#/runs")
+    model = served.script(
+        "calls",
+        {"text": "I look.", "calls": [call("read_file", path="terms.md"), call("no_such_tool")]},
+        {"calls": [call("write_file", path="morning.txt", text="<b>morning</b>")]},
+        {"calls": [call("write_file", path="evening.txt", text="evening")]},
+        "It is written.",
+    )
+    options = ("--model", model, "--permissions", "read_only", "--wait", "60s", "--run-id", "calls-1")
+    works = served.begin("do", "Write it.", *options)
+    page.locator('a[data-run="calls-1"]').click()
+
+    for file, button in (("morning.txt", "Approve once"), ("evening.txt", "Deny")):
+        asked = card(page, "approval", file)
+        expect(page.locator('.call[data-status="waiting"]')).to_contain_text("write_file")
+        asked.get_by_role("button", name=button).click()
+        expect(asked).to_have_count(0)
+
+    assert works.wait(30) == 0
+    status(page, "succeeded")
+    calls = page.locator(".call")
+    expect(calls).to_have_count(4)
+    for place, end in enumerate(("succeeded", "rejected", "succeeded", "denied")):
+        expect(calls.nth(place)).to_have_attribute("data-status", end)
+    expect(calls.nth(0).locator(".given")).to_have_text("path=terms.md")
+    expect(calls.nth(0).locator("details:not([open]) pre")).to_contain_text("90 days")
+    expect(calls.nth(1)).to_contain_text("no_such_tool")
+    expect(calls.nth(2).locator(".given")).to_contain_text("text=<b>morning</b>")
+    expect(calls.nth(2)).to_contain_text("approved by owner")
+    expect(calls.nth(3)).to_contain_text("denied by owner")
+    expect(page.locator(".callcount")).to_have_text("4 calls (2 succeeded, 2 rejected)")
+
+
 def test_agent_is_run_from_the_page(served: Served, windows: Windows) -> None:
     page = windows().open("#/agents")
     agent = page.locator('[data-agent="clerk"]')
@@ -213,10 +256,15 @@ def test_agent_is_run_from_the_page(served: Served, windows: Windows) -> None:
     expect(page.locator('.message[data-who="model"]')).to_contain_text("It is 90 days.")
     page.goto(f"{served.origin}/#/agents")
     expect(agent).to_contain_text("1 of 1 run succeeded")
+    agent.locator("summary").first.click()
+    agent.get_by_label("Times").fill("2")
+    agent.get_by_role("button", name="Test").click()
+    expect(agent).to_contain_text("pass^2: 0 of 1 scenario")  # its script has one answer
+    expect(agent.locator(".scenario")).to_contain_text("1 of 2 runs")
 
 
 def test_coding_question_is_answered_and_its_change_approved(served: Served, windows: Windows) -> None:
-    page = windows().open()
+    page, other = windows().open(), windows().open()
     fixed = "# Terms\n\nValid from 1 January 2028.\nNotice: 90 days.\n"
     model = served.script(
         "asking",
@@ -227,17 +275,49 @@ def test_coding_question_is_answered_and_its_change_approved(served: Served, win
     start(page, served, "code", "Move the terms by a year", checks=CHECK, model=model)
 
     question = card(page, "question", "Which year?")
+    expect(card(other, "question", "Which year?")).to_have_count(1)
     question.get_by_label("Your answer").fill("2028")
     question.get_by_role("button", name="Answer").click()
     change = card(page, "change", "Move the terms by a year")
     expect(change.locator(".diff .added", has_text="2028")).to_have_count(1)
+    # Whoever else looks sees that it is answered, and by whom.
+    expect(card(other, "question", "")).to_have_count(0)
+    told = other.locator(".decided li")
+    expect(told.filter(has_text="Which year?")).to_contain_text("answered Which year? by owner")
+    expect(card(other, "change", "Move the terms by a year")).to_have_count(1)
     change.get_by_role("button", name="Approve").click()
 
+    expect(told.filter(has_text="Move the terms by a year")).to_contain_text("by owner")
     expect(card(page, "question", "")).to_have_count(0)
     expect(change).to_have_count(0)
     status(page, "succeeded")
     branch = page.locator(".chip", has_text="placet/").first.inner_text()
     assert "2028" in git(served.work, "show", f"{branch}:terms.md")
+
+
+def test_unknown_outcome_is_settled_with_what_was_answered(served: Served, windows: Windows) -> None:
+    page, other = windows().open("#/runs"), windows().open()
+    plan = served.home / "pay.json"
+    pay = {"id": "pay", "tool": "shell", "parameters": {"command": "sleep 60"}}
+    write = {"id": "note", "tool": "write_file", "parameters": {"path": "paid.txt", "text": "$pay.output"}}
+    plan.write_text(json.dumps({"actions": [pay, {**write, "dependencies": ["pay"]}]}))
+    paying = served.begin("run", plan, "--permissions", "full_access", "--run-id", "paying")
+    page.locator('a[data-run="paying"]').click()
+    page.locator('.node[data-status="executing"]').wait_for()
+    paying.kill()
+    paying.wait()
+    assert served.cli("resume", "paying").code == 4
+    expect(card(other, "outcome", "pay")).to_have_count(1)
+
+    unknown = card(page, "outcome", "pay")
+    unknown.get_by_role("button", name="It was done").click()
+    expect(unknown.get_by_role("alert")).to_contain_text("JSON")
+    unknown.get_by_label("What it answered").fill('"paid 7"')
+    unknown.get_by_role("button", name="It was done").click()
+
+    status(page, "succeeded")
+    assert (served.work / "paid.txt").read_text() == "paid 7"
+    expect(other.locator(".decided li", has_text="pay")).to_contain_text("by owner")
 
 
 def test_loop_is_paused_stopped_and_all_are(served: Served, windows: Windows) -> None:

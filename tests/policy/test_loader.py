@@ -150,7 +150,7 @@ HEAD = '[[rule]]\nname = "one"\nkind = "deny_tool"\n\n[[rule]]\nname = "two"\n'
         ('[[rule]]\nnane = "x"\nkind = "deny_tool"', "rule[0].name", "Did you mean 'name' by 'nane'?"),
         ('[[rule]]\nname = ["x"]\nkind = "deny_tool"', "rule[0].name", "expected a text, got an array"),
         ('[[rule]]\nname = " "\nkind = "deny_tool"', "rule[0].name", "it is empty"),
-        (HEAD + 'kind = "deny_tool"\ntool = 5', "rule[1].tool", "expected 'str', got 'int'"),
+        (HEAD + 'kind = "deny_tool"\ntool = 5', "rule[1].tool", "expected a text, got a whole number"),
         (HEAD + 'kind = "deny_keyword"', "rule[1].keyword", "the key 'keyword' is missing"),
         (HEAD + 'kind = "deny_keyword"\nkeyword = ""', "rule[1].keyword", "length >= 1"),
         (
@@ -175,8 +175,8 @@ HEAD = '[[rule]]\nname = "one"\nkind = "deny_tool"\n\n[[rule]]\nname = "two"\n'
             "rule[1]",
             "exactly one of",
         ),
-        (HEAD + 'kind = "deny_tool_param"\nparam = "p"\nabove = "2"', "rule[1].above", "got 'str'"),
-        (HEAD + 'kind = "deny_tool_param"\nparam = "p"\nbelow = true', "rule[1].below", "got 'bool'"),
+        (HEAD + 'kind = "deny_tool_param"\nparam = "p"\nabove = "2"', "rule[1].above", "got a text"),
+        (HEAD + 'kind = "deny_tool_param"\nparam = "p"\nbelow = true', "rule[1].below", "got true or false"),
         (HEAD + 'kind = "deny_tool_param"\nparam = "p"\nabove = nan', "rule[1].above", "no JSON number"),
         (
             HEAD + 'kind = "deny_tool_param"\nparam = "p"\nequals = 1979-05-27',
@@ -187,12 +187,12 @@ HEAD = '[[rule]]\nname = "one"\nkind = "deny_tool"\n\n[[rule]]\nname = "two"\n'
         (
             HEAD + 'kind = "rate_limit_tool"\nmax_calls = -1\ninterval_secs = 1',
             "rule[1].max_calls",
-            "expected 'int' >= 0",
+            "expected a whole number >= 0",
         ),
         (
             HEAD + 'kind = "rate_limit_tool"\nmax_calls = true\ninterval_secs = 1',
             "rule[1].max_calls",
-            "expected 'int', got 'bool'",
+            "expected a whole number, got true or false",
         ),
         (HEAD + 'kind = "rate_limit_tool"\nmax_calls = 1\ninterval_secs = 0', "rule[1].interval_secs", "> 0"),
         (

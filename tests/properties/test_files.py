@@ -136,7 +136,7 @@ def test_no_path_and_no_link_leads_out(tmp_path: Path) -> None:
     tally = Tally()
     canaries = {by_hand: Canary(_made(tmp_path / str(int(by_hand)))) for by_hand in WAYS}
 
-    @examples(150)
+    @examples(200)
     @given(st.lists(things, min_size=1, max_size=8), st.lists(calls, min_size=3, max_size=8))
     def holds(made: list[tuple[str, str, str]], asked: list[tuple[str, str]]) -> None:
         answers = []

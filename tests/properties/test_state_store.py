@@ -206,7 +206,7 @@ def test_memory_state_does_what_a_list_of_writes_would_do() -> None:
     seen: Counter[str] = Counter()
 
     run_state_machine_as_test(
-        machine_for(MemoryState, seen), settings=settings(examples(180), stateful_step_count=40)
+        machine_for(MemoryState, seen), settings=settings(examples(300), stateful_step_count=40)
     )
 
     print(dict(seen))

@@ -492,6 +492,24 @@ def test_a_canceled_run_still_needs_its_answers_and_waits_again_when_it_goes_on(
     assert again.last.steps["a"].look == AWAITING
 
 
+def test_story_of_an_outcome_that_was_decided_names_who_decided(make_events: MakeEvents) -> None:
+    """Settled as done, it did not run, so it took no time; run again, it is told as it ran."""
+    succeeded = ("action_succeeded", "a", {"tool": "pay", "duration_ms": 0.1})
+    begun = (("action_executing", "a", {"tool": "pay"}), ("action_unknown", "a", {"tool": "pay"}))
+
+    def resumed(**data: Any) -> tuple[str, None, dict[str, Any]]:
+        return ("run_resumed", None, {"decided": {"a": "done"}, **data})
+
+    by_ann = _story(History.of(make_events(*begun, resumed(decided_by={"a": "ann"}), succeeded)))
+    by_somebody = _story(History.of(make_events(*begun, resumed(), succeeded)))
+    again = History.of(make_events(*begun, resumed(decided={"a": "retry"}), begun[0], succeeded))
+
+    assert "'ann' decided that it was done" in by_ann
+    assert "a person decided that it was done" in by_somebody
+    assert "succeeded in" not in by_ann + by_somebody
+    assert "succeeded in" in _story(again)
+
+
 def test_many_questions_are_counted(make_events: MakeEvents) -> None:
     asked = [("approval_requested", f"a{n}", {"approval": f"q{n}", "reasons": ["r"]}) for n in range(30)]
     waiting = [{"kind": "approval", "action_id": f"a{n}", "approval": f"q{n}"} for n in range(30)]

@@ -34,18 +34,19 @@ def views(draw: st.DrawFn) -> RunView:
 def test_no_two_boxes_overlap_and_all_lie_inside(view: RunView) -> None:
     layout = lay_out(view)
 
-    assert {node.key for node in layout.nodes} == set(view.actions)
-    for node in layout.nodes:
-        assert 0 <= node.x <= layout.width - WIDTH
-        assert 0 <= node.y <= layout.height - HEIGHT
-    boxes = sorted((node.x, node.y) for node in layout.nodes)
+    assert sorted(layout.keys) == sorted(view.actions)
+    boxes = sorted(zip(layout.x, layout.y, strict=True))
+    for x, y in boxes:
+        assert 0 <= x <= layout.width - WIDTH
+        assert 0 <= y <= layout.height - HEIGHT
     for (x, y), (other_x, other_y) in itertools.pairwise(boxes):
         assert other_x >= x + WIDTH or other_y >= y + HEIGHT
 
 
 @given(views())
 def test_what_depends_stands_to_the_right(view: RunView) -> None:
-    places = {node.key: node.x for node in lay_out(view).nodes}
+    layout = lay_out(view)
+    places = dict(zip(layout.keys, layout.x, strict=True))
     later = {key for key, each in view.actions.items() if any(_number(d) >= _number(key) for d in each.deps)}
 
     if not later:  # In a plan without a circle.

@@ -29,5 +29,6 @@ async def test_the_story_tells_offer_outcome_repair_and_evolution() -> None:
 
     assert sum("offered 'deploy 1'" in line for line in lines) == 9
     assert sum("By a check, it did what" in line for line in lines) == 3
+    assert sum("deploy 1, with: kept, degraded" in line for line in lines) == 1
     assert sum("'deploy 2' was repaired" in line for line in lines) == 1
     assert sum("In the domain 'ops'" in line for line in lines) == 1

@@ -24,6 +24,8 @@ from placet.render.tree import draw_turns
 from placet.render.turns import outcome_of
 from placet.turns.ending import OUTCOMES, CallResult
 
+ENDS = ("turn_loop_ended", "run_ended")
+
 
 @tool(risk="read_only")
 def look(name: str) -> str:
@@ -144,7 +146,7 @@ async def test_a_run_that_waits_names_the_question_and_the_commands(scene: Scene
 
 async def test_a_run_that_its_log_leaves_open_is_told_as_such(scene: Scene) -> None:
     await scene.assistant(asks(("look", {"name": "x"})), "Done.").run("Look.", run_id="r")
-    cut_off = [event for event in scene.events() if event.kind != "turn_loop_ended"][:-1]
+    cut_off = [event for event in scene.events() if event.kind not in ENDS][:-1]
     history = History.of(cut_off)
 
     story = "\n".join(line.plain for line in tell_history(history))
@@ -162,7 +164,7 @@ async def test_a_run_that_was_taken_up_again_no_longer_waits(scene: Scene) -> No
     await scene.assistant(asks(("change", {"name": "x"}))).run("Change x.", run_id="r")
     scene.ledger.decide(scene.ledger.pending()[0].id, "once", by="ann")
     await scene.assistant(asks(("change", {"name": "x"})), "Done.").resume("r")
-    cut_off = [event for event in scene.events() if event.kind != "turn_loop_ended"][:-1]
+    cut_off = [event for event in scene.events() if event.kind not in ENDS][:-1]
     before = next(event for event in scene.events() if event.kind == "turn_loop_ended")
 
     story = "\n".join(line.plain for line in tell(sorted([*cut_off, before], key=lambda event: event.seq)))

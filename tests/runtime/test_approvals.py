@@ -38,7 +38,6 @@ from placet.errors import ApprovalDecided, StorageUnavailable, UsageError
 from placet.policy.calls import Calls
 from placet.policy.permission import Posture
 from placet.policy.trace import TraceRule
-from tests.command import PLACET
 from tests.runtime.plans import (
     Fields,
     Recorder,
@@ -52,6 +51,7 @@ from tests.runtime.plans import (
     undone_by,
     write,
 )
+from tests.warm import Warm
 
 MONEY = DenyTool(tool="pay", reason="money is asked about", unless_approved=True)
 WHY = "policy 'careful': money is asked about"
@@ -1262,14 +1262,14 @@ def test_code_of_the_same_process_can_answer_by_itself_and_the_question_says_so(
 
 @pytest.mark.parametrize("way", ["command", "file"])
 def test_a_command_of_the_same_account_can_answer_by_itself_and_the_terminal_says_so(
-    recorder: Recorder, office: Office, tmp_path: Path, way: str
+    recorder: Recorder, office: Office, tmp_path: Path, way: str, warm: Warm
 ) -> None:
     """Unenforceable until commands run isolated: one that reaches the database can decide."""
     path = tmp_path / "kept.db"
 
     def placet(*arguments: str) -> str:
         done = subprocess.run(
-            [*PLACET, "approvals", *arguments, "--db", str(path)],
+            [*warm.command, "approvals", *arguments, "--db", str(path)],
             env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
             capture_output=True,
             text=True,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from placet.sandbox.cgroup import NAME, Cgroup, Events, _own_mark, open_cgroup, why_not
+from placet.sandbox.cgroup import NAME, Cgroup, Events, _mark, open_cgroup, why_not
 from placet.sandbox.limits import MIB, Limits
 
 LIMITS = Limits(memory_bytes=64 * MIB, processes=1)
@@ -143,7 +143,7 @@ time.sleep(60)
 
 def test_a_number_that_came_again_is_not_taken_for_the_maker(cgroup: Cgroup) -> None:
     parent = os.path.dirname(cgroup.folders["pids"])
-    pid, began, namespace = _own_mark().split("-")
+    pid, began, namespace = _mark(os.getpid()).split("-")
     stale = f"{parent}/{NAME}-{pid}-{int(began) - 1}-{namespace}-00"
     foreign = f"{parent}/{NAME}-{pid}-{int(began) - 1}-{int(namespace) + 1}-00"
     for folder in (stale, foreign):

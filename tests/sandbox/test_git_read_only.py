@@ -118,10 +118,34 @@ async def test_what_is_borrowed_is_read(tmp_path: Path) -> None:
     make_repository(tmp_path / "first")
     outside(tmp_path, "clone", "-q", "--shared", "first", "second")
     outside(tmp_path, "clone", "-q", "--shared", "second", "third")
+    for by in ("bubblewrap", "landlock"):
+        await Inside(tmp_path / "third", by).git("log", fails=True)
 
-    said = await Inside(tmp_path / "third").git("log", "--format=%s")
+    (tmp_path / "second/.git/placet-lends").write_text(f"{tmp_path}/third\n")
 
-    assert said == "second\nfirst\n"
+    for by in ("bubblewrap", "landlock"):
+        said = await Inside(tmp_path / "third", by).git("log", "--format=%s")
+        assert said == "second\nfirst\n"
+
+
+async def test_a_repository_that_a_command_made_borrows_from_nobody(tmp_path: Path) -> None:
+    """Else it could read the objects of any repository on the machine."""
+    secret = make_repository(tmp_path / "secret")
+    head = outside(secret, "rev-parse", "HEAD").strip()
+    work = tmp_path / "work"
+    work.mkdir()
+    inside = Inside(work)
+
+    await inside.sh(
+        "git init -q .; git init -q lender; mkdir -p .git/objects/info lender/.git/objects/info\n"
+        f"echo {secret}/.git/objects > lender/.git/objects/info/alternates; pwd > lender/.git/placet-lends\n"
+        f"(echo {secret}/.git/objects; echo $PWD/lender/.git/objects) > .git/objects/info/alternates"
+    )
+    assert "it made a repository here" in inside.note
+
+    for by in ("bubblewrap", "landlock"):
+        await Inside(work, by).sh(f"git cat-file -p {head}", fails=True)
+        await Inside(work, by).sh(f"ls {secret}/.git/objects", fails=True)
 
 
 async def test_alternates_show_nothing_but_objects(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ The test itself is what is outside: its files, its sockets, and the processes th
 
 from __future__ import annotations
 
+import ast
 import os
 import socket
 import stat
@@ -26,36 +27,60 @@ SYSTEM = [path for path in ("/usr", "/bin", "/lib", "/lib64", "/etc", "/proc") i
 SOMEBODY = 1234
 
 BEGIN = r"""
-import ast, ctypes, errno, fcntl, os, resource, signal, socket, struct, subprocess, sys, time
-landlock_path, options, source = sys.argv[1:4]
+import ast, ctypes, errno, fcntl, os, resource, signal, socket, struct, subprocess, sys, time, traceback
 landlock = {"__name__": "landlock"}
-exec(compile(open(landlock_path).read(), "landlock", "exec"), landlock)
+exec(compile(open(sys.argv[1]).read(), "landlock", "exec"), landlock)
 assert not any(name.startswith(("placet", "msgspec")) for name in sys.modules)
 os.umask(0o022)
-options = ast.literal_eval(options)
-# Before it becomes another user, who may not be let through the folders above.
-os.chdir(options["folder"])
-if options["uid"] is not None:
-    os.setgroups([]); os.setgid(options["uid"]); os.setuid(options["uid"])
-code = compile(source, "source", "exec")
-landlock["restrict"](
-    options["write"], options["read"], network=options["network"], version=options["version"]
-)
-if options["filter"]:
-    landlock["filter_calls"](options["filter"])
-try:
-    exec(code)
-    print("did")
-except OSError as error:
-    print(errno.errorcode[error.errno])
+
+def attempt(options, source):
+    # Before it becomes another user, who may not be let through the folders above.
+    os.chdir(options["folder"])
+    if options["uid"] is not None:
+        os.setgroups([]); os.setgid(options["uid"]); os.setuid(options["uid"])
+    code = compile(source, "source", "exec")
+    landlock["restrict"](
+        options["write"], options["read"], network=options["network"], version=options["version"]
+    )
+    if options["filter"]:
+        landlock["filter_calls"](options["filter"])
+    try:
+        exec(code, globals())
+        print("did")
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+
+while asked := sys.stdin.readline():
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(writer, 1)
+        os.close(writer)
+        code = 1
+        try:
+            attempt(*ast.literal_eval(asked))
+            sys.stdout.flush()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with open(reader) as said:
+        words = said.read()
+    print(repr((os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), words)), flush=True)
 """
+"""Makes attempts, each in a process of its own that is forked from a bare interpreter."""
 
 
 class Place:
     """Folders of which `inside` and `inside2` may be written, `shown` may be read, and `outside` neither."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, forking: subprocess.Popen[str]) -> None:
         self.folder = folder
+        self._forking = forking
         for name in ("inside", "inside2", "shown", "outside"):
             (folder / name / "sub").mkdir(parents=True)
             (folder / name / "file").write_text(f"content of {name}")
@@ -84,15 +109,14 @@ class Place:
             "uid": uid,
             "filter": code,
         }
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", BEGIN, landlock.__file__, repr(options), source],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        asked, told = self._forking.stdin, self._forking.stdout
+        assert asked is not None
+        assert told is not None
+        asked.write(f"{(options, source)!r}\n")
+        asked.flush()
+        code, words = ast.literal_eval(told.readline())
+        assert code == 0, words
+        return str(words).strip()
 
     def picture(self, name: str) -> dict[str, tuple[int, bytes]]:
         """Every path below a folder, its mode and its content."""
@@ -103,9 +127,20 @@ class Place:
         return found
 
 
+@pytest.fixture(scope="module")
+def forking() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", BEGIN, landlock.__file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as found:
+        yield found
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path, forking: subprocess.Popen[str]) -> Place:
+    return Place(tmp_path, forking)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -95,6 +96,31 @@ def test_a_file_system_that_cannot_be_mapped_is_named() -> None:
     assert said is not None
     assert "/proc" in said
     assert "cannot show it to another user" in said
+
+
+@as_root
+def test_a_folder_like_one_in_which_it_worked_is_not_tried_again(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    like, closed = work.with_name("like"), work.with_name("closed")
+    like.mkdir()
+    closed.mkdir(mode=0o500)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+
+    assert can_become(str(like)) is None
+    assert "could not be tried" in str(can_become(str(closed))), "it has another mode"
+    assert "could not be tried" in str(can_become("/")), "other file systems are mounted below"
+    assert "could not be tried" in str(can_become(str(work / "gone")))
+
+
+@as_root
+def test_what_does_not_work_is_tried_again(work: Path) -> None:
+    closed = work.with_name("closed")
+    closed.mkdir(mode=0o500)
+
+    assert [can_become(str(closed)) is None for _ in range(2)] == [False, False]
+    closed.chmod(0o700)
+    assert can_become(str(closed)) is None
 
 
 @as_root
@@ -372,3 +398,61 @@ def test_bubblewrap_runs_on_top_of_it(work: Path) -> None:
 )
 def test_two_users_are_exchanged_and_all_others_stay_themselves(known: str, owner: int, wanted: str) -> None:
     assert _exchange(f"   {known}\n".encode(), owner).decode().splitlines() == wanted.split("|")
+
+
+@as_root
+def test_a_stage_is_made_once_until_a_mount_changes(work: Path) -> None:
+    code = """
+from placet.sandbox import forking, keeper
+from placet.sandbox.compiled import code_of
+keeper.CODES["other_user"] = code_of("placet.sandbox.other_user")
+stages, wanted = forking._Stages(), {"binds": [(sys.argv[2], sys.argv[3], True)]}
+# Held, or the number of one that is gone would be that of the next.
+held = [os.dup(stages.find(wanted)) for _ in range(2)]
+subprocess.run(["mount", "-t", "tmpfs", "tmpfs", sys.argv[2]], check=True)
+held.append(os.dup(stages.find(wanted)))
+made = [os.fstat(each).st_ino for each in held]
+print(made[0] == made[1], made[1] == made[2])
+"""
+    python = [sys.executable, "-c", BEGIN + code, other_user.__file__, str(work), f"{STAGE}/work"]
+
+    said = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", *python], capture_output=True, text=True
+    )
+
+    assert (said.stdout.split(), said.stderr) == (["True", "False"], "")
+
+
+@as_root
+def test_only_mounts_that_are_kept_are_on_a_stage(work: Path) -> None:
+    code = f"""
+names["become"]([(sys.argv[2], "{STAGE}/work", True)], kept=["/proc"])
+print(*sorted({{line.split()[4] for line in read("/proc/self/mountinfo").splitlines()}}))
+"""
+
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", BEGIN + code, other_user.__file__, str(work)],
+        capture_output=True,
+        text=True,
+    )
+
+    found = [path for path in said.stdout.split() if not path.startswith("/proc/")]
+    assert found == ["/", "/proc", STAGE, f"{STAGE}/work"], said.stderr
+
+
+@as_root
+def test_what_has_become_another_meanwhile_is_not_staged(work: Path) -> None:
+    code = f"""
+try:
+    names["make_stage"]([(sys.argv[2], "{STAGE}/work", True)], known=[(0, 0, 0, 0)])
+except OSError as error:
+    print(error.errno, error.filename == sys.argv[2])
+"""
+
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", BEGIN + code, other_user.__file__, str(work)],
+        capture_output=True,
+        text=True,
+    )
+
+    assert said.stdout.split() == [str(errno.ESTALE), "True"], said.stderr

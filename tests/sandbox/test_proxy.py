@@ -1000,6 +1000,8 @@ sock.sendall(f"CONNECT {sys.argv[1]} HTTP/1.1\\r\\n\\r\\n".encode())
 sock.recv(100), sock.sendall(b"x"), sock.recv(1)
 print("through")
 """
+    # What commands are forked from is started with the first one, and stays.
+    await run_command(["true"], folder=str(tmp_path))
     async with Upstream(serve).up() as host:
         before = own_descriptors()
         async with Proxy(HostFilter(allow=[host.at])) as proxy:

@@ -72,6 +72,43 @@ async def test_what_it_makes_belongs_to_whoever_owns_the_workspace(work: Path) -
         assert finished.stdout.split()[0] != b"0"
 
 
+async def test_a_workspace_that_became_another_is_shown_as_it_is(work: Path) -> None:
+    """Root's folders are prepared once: not those of before, and not as they belonged to others."""
+    (work / "old").touch()
+    before = await run(work, "ls; echo made > mine")
+    os.rename(work, f"{work}-before")
+    os.mkdir(work)
+    (work / "new").touch()
+    replaced = await run(work, "ls; echo made > mine")
+    if os.geteuid() == 0:
+        for name in ("", "new", "mine"):
+            os.chown(work / name, 1234, 1235)
+    handed_on = await run(work, "ls; echo again > mine")
+
+    assert [each.stdout.split() for each in (before, replaced, handed_on)] == [
+        [b"old"],
+        [b"new"],
+        [b"mine", b"new"],
+    ]
+    assert (work / "mine").read_text() == "again\n"
+    assert (work / "mine").stat().st_uid == os.stat(work).st_uid
+
+
+async def test_commands_see_no_terminal_of_each_other(work: Path) -> None:
+    (work / "hold.py").write_text(
+        "import os, pathlib, time\n"
+        "ends = os.openpty(); pathlib.Path('held').touch()\n"
+        "while not os.path.exists('seen'): time.sleep(0.01)\n"
+        "os.write(ends[1], b'x')"
+    )
+    holding = asyncio.create_task(run(work, [sys.executable, "hold.py"]))
+    await asyncio.to_thread(wait_until, lambda: (work / "held").exists())
+    seen = await run(work, "ls /dev/pts; touch seen")
+
+    assert (await holding).exit_code == 0
+    assert seen.stdout.split() == [b"ptmx"]
+
+
 async def test_exit_codes_and_streams_are_its_own(work: Path) -> None:
     finished = await run(work, "cat; echo out; echo err >&2; exit 7")
 
@@ -98,7 +135,7 @@ async def test_a_program_that_fails_like_bubblewrap_is_not_taken_for_it(work: Pa
 
 async def test_a_sandbox_that_cannot_be_made_is_told_and_nothing_runs(work: Path) -> None:
     with pytest.raises(ToolError, match="its sandbox could not be made"):
-        await run(work, "touch ran", without={"system"})
+        await run(work, "touch ran", without={"user"})
     assert not (work / "ran").exists()
 
 

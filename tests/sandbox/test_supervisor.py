@@ -21,6 +21,7 @@ from placet.sandbox import supervisor as module
 from placet.sandbox.command import ending, run_command
 from placet.sandbox.isolation import By, Facts
 from placet.sandbox.limits import Limits
+from placet.sandbox.processes import _children
 from placet.sandbox.sandbox import Sandbox
 from placet.sandbox.supervisor import Supervisor, supervisor
 from placet.sandbox.workspace import Workspace
@@ -138,6 +139,28 @@ async def test_one_that_is_stopped_is_woken(resident: Supervisor, tmp_path: Path
     os.kill(resident.process.pid, signal.SIGSTOP)
 
     finished = await run_command(["echo", "x"], folder=str(tmp_path), limits=Limits(time_s=30))
+
+    assert finished.stdout == b"x\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("generation", [1, 2])
+async def test_one_that_waits_for_the_next_command_may_be_killed_or_stopped(
+    resident: Supervisor, tmp_path: Path, number: int, generation: int
+) -> None:
+    """Generation 1 is the keeper that waits, 2 the process below it that would become the command."""
+    await run_command(["true"], folder=str(tmp_path))
+
+    def waiting() -> list[int]:
+        pids = [resident.process.pid]
+        for _ in range(generation):
+            pids = [child for pid in pids for child in _children(pid)]
+        return pids
+
+    await asyncio.to_thread(wait_until, lambda: len(waiting()) == 1)
+    for pid in waiting():
+        os.kill(pid, number)
+    finished = await run_command(["echo", "x"], folder=str(tmp_path), limits=Limits(time_s=20))
 
     assert finished.stdout == b"x\n"
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from msgspec import to_builtins
 
-from placet.app.run_export import export_html
+from placet.app.run_export import export_html, fold_run
 from placet.coder.session import Question, Session
 from tests.server.web import Web, opened
 
@@ -173,10 +174,27 @@ async def test_graph_and_story_of_a_run(web: Web) -> None:
     graph = await web.api(f"/runs/{result.run_id}/graph")
     story = await web.api(f"/runs/{result.run_id}/story")
 
-    assert [node["key"] for node in graph["nodes"]] == ["p/a", "p/b"]
-    assert graph["nodes"][0]["x"] < graph["nodes"][1]["x"]
-    assert graph["edges"] == [["p/a", "p/b"]]
+    assert graph["keys"] == ["p/a", "p/b"]
+    assert graph["x"][0] < graph["x"][1]
+    assert graph["edges"] == [[0, 1]]
     assert story["lines"]
+
+
+async def test_what_an_action_answered_is_shown_without_secrets_and_cut(web: Web) -> None:
+    texts = {"a": f"hello {web.owner}", "long": "x" * 300_000}
+    actions = [{"id": name, "tool": "echo", "parameters": {"text": text}} for name, text in texts.items()]
+    result = await web.runtime().execute({"id": "p", "actions": actions})
+    theirs = web.tokens.add("b's", tenant="b")
+
+    found = {name: await web.api(f"/runs/{result.run_id}/output?action=p/{name}") for name in (*texts, "no")}
+    refused = await web.get(f"/api/v1/runs/{result.run_id}/output?action=p/a", token=theirs)
+
+    assert found["a"]["output"].startswith("hello ")
+    assert web.owner not in found["a"]["output"]
+    assert found["long"]["is_cut"]
+    assert len(found["long"]["output"]) <= 200_000
+    assert found["no"]["missing"]
+    assert refused.status_code == 404
 
 
 async def test_plan_that_is_too_long_for_the_log_is_shown_whole(web: Web) -> None:
@@ -185,13 +203,31 @@ async def test_plan_that_is_too_long_for_the_log_is_shown_whole(web: Web) -> Non
     result = await runtime.execute({"id": "p", "actions": actions})
     await runtime.events.settle()
 
+    planned = await web.api(f"/runs/{result.run_id}/graph")
     found = await web.api(f"/runs/{result.run_id}")
     graph = await web.api(f"/runs/{result.run_id}/graph")
 
     assert found["view"]["counts"] == {"succeeded": 1200}
     assert found["view"]["actions"]["p/a7"]["type"] == "state_write"
-    assert len(graph["nodes"]) == 1200
-    assert len({(node["x"], node["y"]) for node in graph["nodes"]}) == 1200
+    assert len(graph["keys"]) == 1200
+    assert len(set(zip(graph["x"], graph["y"], strict=True))) == 1200
+    assert planned == graph
+
+
+async def test_view_goes_on_from_what_was_read_before(web: Web) -> None:
+    """What is held between two looks is brought up to date, and is the same as if all were read anew."""
+    result = await web.ask()
+    first = (await web.api(f"/runs/{result.run_id}"))["view"]
+    web.records.approvals.decide(result.waiting[0].approval, "once", by="ann")
+    runtime = web.runtime()
+    await runtime.resume(result.run_id)
+    await runtime.events.settle()
+
+    second = (await web.api(f"/runs/{result.run_id}"))["view"]
+
+    assert first["status"] == "waiting"
+    assert second["outcome"] == "succeeded"
+    assert second == to_builtins(fold_run(web.records, result.run_id, web.redactor).view)
 
 
 async def test_exported_run_holds_its_story_and_no_secret(web: Web) -> None:

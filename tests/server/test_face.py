@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from placet.app.app import open_app
+from placet.app.options import RunOptions
 from placet.server.mcp import Face
 from tests.server.serving import Place, until, words
 
@@ -24,7 +25,7 @@ async def take_back(face: Face, place: Place) -> str:
 
 async def test_a_call_taken_back_ends_only_when_its_run_is_in_order(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    with open_app(tools=str(place.tools), db=str(place.db)) as app:
+    with open_app(RunOptions(tools=str(place.tools)), db=str(place.db)) as app:
         await take_back(Face(app), place)
 
         # At once: nothing was waited for in between.
@@ -35,7 +36,7 @@ async def test_a_call_taken_back_ends_only_when_its_run_is_in_order(tmp_path: Pa
 
 async def test_only_the_agent_that_began_a_run_resumes_it(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    with open_app(tools=str(place.tools), db=str(place.db)) as app:
+    with open_app(RunOptions(tools=str(place.tools)), db=str(place.db)) as app:
         run_id = await take_back(Face(app, agent="ann"), place)
         (tmp_path / "a.go").touch()
 

@@ -231,6 +231,17 @@ async def test_body_is_decoded_strictly(web: Web, body: bytes) -> None:
     assert web.records.approvals.get(waiting).decision is None
 
 
+async def test_word_that_is_no_choice_is_answered_with_the_choices(web: Web) -> None:
+    waiting = (await web.ask()).waiting[0].approval
+
+    found = await web.post(f"/approvals/{waiting}/decision", {"decision": "yes"})
+
+    assert found.status_code == 400
+    problem = found.json()["error"]["message"]
+    assert "$.decision" in problem
+    assert all(f"'{word}'" in problem for word in ("yes", "once", "always", "edits", "deny"))
+
+
 # The page's files
 
 
@@ -314,7 +325,8 @@ async def test_behind_a_trusted_proxy_each_client_counts_for_itself(web: Web) ->
     async def ask(app: Asgi, address: str, token: str) -> int:
         transport = httpx2.ASGITransport(app=app)  # type: ignore[arg-type]
         async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as client:
-            headers = {"authorization": f"Bearer {token}", "x-forwarded-for": address}
+            proxied = {"x-forwarded-for": address, "x-forwarded-proto": "https"}
+            headers = {"authorization": f"Bearer {token}", **proxied}
             return (await client.get(RUNS, headers=headers)).status_code
 
     for n in range(Failures.FREE):

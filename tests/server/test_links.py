@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 import pytest_asyncio
 
+from placet.app.needs import OutcomeUnknown, mark_of
 from placet.app.notify import NotifySettings
 from placet.app.settings import parse_settings
 from placet.errors import PolicyFileError
@@ -102,6 +104,24 @@ async def test_link_takes_no_answer_that_reaches_further(web: Web, said: dict[st
     assert (await open_link(web, code)).status_code == 200  # Nothing was used up.
 
 
+async def test_link_for_an_outcome_does_not_decide_a_later_one(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The action was run again, and is in doubt again."""
+    first = OutcomeUnknown(id="r/a", run_id="r", title="a", asked_at=1.0, action_id="a", reason="lost")
+    later = msgspec.structs.replace(first, asked_at=2.0)
+    waiting = [first]
+    monkeypatch.setattr("placet.server.api.links.needs", lambda *_, **__: waiting)
+    code, _ = web.site.links.make("outcome", "r/a", tenant=None, fingerprint=mark_of(first))
+
+    shown = (await open_link(web, code)).status_code
+    waiting[:] = [later]
+
+    assert (shown, (await open_link(web, code)).status_code) == (200, 404)
+    assert web.site.links.knows("r/a", mark_of(first))
+    assert not web.site.links.knows("r/a", mark_of(later))
+
+
 async def test_page_of_another_site_cannot_use_a_link(web: Web) -> None:
     result = await web.ask()
     code = await link_for(web, result)
@@ -121,6 +141,21 @@ async def test_guessing_links_is_slowed_down(web: Web) -> None:
 
     assert set(codes) == {404}
     assert (await open_link(web, "x" * 43)).status_code == 429
+
+
+async def test_page_of_another_site_locks_nobody_out_by_guessing(web: Web) -> None:
+    """Its pictures and scripts come from the address of whoever looks at it."""
+    async with web.client() as browser:
+        for site in ("cross-site", "same-site"):
+            guesses = [
+                await browser.get(f"/api/v1/links/{n}", headers={"sec-fetch-site": site})
+                for n in range(Failures.FREE + 1)
+            ]
+            assert {each.status_code for each in guesses} == {403}
+        opened = await browser.get("/d/x", headers={"sec-fetch-site": "cross-site"})
+
+    assert opened.status_code == 200  # A link in a message is followed from elsewhere.
+    assert (await web.get("/api/v1/me")).status_code == 200
 
 
 async def test_link_opens_the_same_page_whatever_its_code(web: Web) -> None:

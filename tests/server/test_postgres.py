@@ -12,7 +12,7 @@ from tests.server.web import opened
 
 async def test_runs_decisions_and_live_events_over_postgres(tmp_path: Path, postgres_url: str) -> None:
     async with opened(tmp_path, postgres_url) as web, opened(tmp_path / "other", postgres_url) as elsewhere:
-        stream = Stream(web.records.events, poll_s=0.01, load=web.site.fold)
+        stream = Stream(web.records.events, poll_s=0.01, load=web.site.folds.copy)
         start = web.records.events.last_position()
         async with stream.running():
             results = [await elsewhere.ask(f"{n}", tenant="a" if n % 2 else "b") for n in range(4)]

@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from placet.app.work import PlanJob
+from placet.engine.protocol import SubmitOptions
+from placet.engine.queue_engine import QueueEngine
+from placet.engine.submission import WorkerInfo
+from placet.runtime.scope import Scope
 from placet.server.stream import Watcher
+from placet.storage.lease import holder
 from tests.server.test_stream import OWNER
-from tests.server.web import Web, opened
+from tests.server.web import WRITE, Web, opened
 
 WRITES = {"id": "w", "tool": "write_file", "parameters": {"path": "note.txt", "text": "hello"}}
 
@@ -82,6 +88,16 @@ async def test_plan_runs_in_the_folder_and_goes_on_once_it_is_approved(desk: Des
     assert said.status_code == 200
     assert status == "succeeded"
     assert (desk.folder / "note.txt").read_text() == "hello"
+
+
+async def test_run_belongs_to_the_trace_of_the_request(desk: Desk) -> None:
+    caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    job = {"folder": str(desk.folder), "kind": "plan", "plan": {"actions": [WRITES]}}
+
+    made = await desk.post("/runs", job, headers={**WRITE, "traceparent": caller})
+    await desk.ended(made.json()["run_id"], "succeeded")
+
+    assert desk.records.journal.record(made.json()["run_id"]).traceparent == caller
 
 
 async def test_run_that_another_process_decided_on_goes_on_here(desk: Desk) -> None:
@@ -227,6 +243,22 @@ async def test_run_of_a_program_is_left_to_it(desk: Desk) -> None:
     assert desk.records.journal.find(result.run_id).status == "waiting"
 
 
+@pytest.mark.parametrize("chosen", [{"permissions": "full_access"}, {"yes_to": "full_access"}])
+async def test_whoever_may_not_decide_cannot_start_work_that_asks_nobody(
+    desk: Desk, chosen: dict[str, str]
+) -> None:
+    token = desk.tokens.add("starter", rights=["see", "start"])
+    plan = {"kind": "plan", "plan": {"actions": [WRITES]}}
+    task = {"kind": "task", "text": "x", "model": desk.script("Done.")}
+    body = {**(plan if "permissions" in chosen else task), "folder": str(desk.folder), **chosen}
+
+    found = await desk.post("/runs", body, token=token)
+
+    assert (found.status_code, found.json()["error"]["code"]) == (403, "forbidden")
+    assert not (desk.folder / "note.txt").exists()
+    assert (await desk.api("/runs"))["runs"] == []
+
+
 async def test_tenants_work_is_the_tenants(desk: Desk) -> None:
     token = desk.tokens.add("a's", tenant="a", rights=["see", "start"])
     body = {"kind": "plan", "plan": {"actions": []}, "folder": str(desk.folder)}
@@ -236,3 +268,32 @@ async def test_tenants_work_is_the_tenants(desk: Desk) -> None:
 
     assert desk.records.journal.find(mine).tenant == "a"
     assert [run["run_id"] for run in (await desk.api("/runs", token=token))["runs"]] == [mine]
+
+
+async def test_submissions_say_why_they_wait_each_tenant_its_own(desk: Desk) -> None:
+    token = desk.tokens.add("a's", tenant="a", rights=["see"])
+    engine = QueueEngine(desk.records)
+    job = PlanJob(folder=str(desk.folder), plan={"actions": []})
+    mine = engine.add(job, SubmitOptions(queue="night", scope=Scope(tenant="a"))).run_id
+    other = engine.add(job, SubmitOptions(queue="night", delay_s=60)).run_id
+    worker = WorkerInfo(id="w", holder=holder("x"), queue="day", concurrency=3, version="0")
+    engine.submissions.heartbeat(worker)
+
+    found = {each["run_id"]: each for each in (await desk.api("/submissions"))["submissions"]}
+    of_tenant = (await desk.api("/submissions", token=token))["submissions"]
+    workers = await desk.api("/workers")
+
+    assert set(found) == {mine, other}
+    assert [(each["run_id"], each["state"], each["has_begun"]) for each in of_tenant] == [
+        (mine, "queued", False)
+    ]
+    assert "night" in of_tenant[0]["why"]
+    assert (await desk.api("/submissions?folder=/nowhere"))["submissions"] == []
+    assert {"queue": "night", "states": {"queued": 2}} in workers["queues"]
+    assert ("w", "up", 0, 3) in [
+        (each["id"], each["state"], each["running"], each["concurrency"]) for each in workers["workers"]
+    ]
+    assert await desk.api("/workers", token=token) == {
+        "workers": [],
+        "queues": [{"queue": "night", "states": {"queued": 1}}],
+    }

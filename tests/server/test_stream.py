@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,7 @@ async def test_what_waits_and_which_runs_changed_is_said_with_the_events(web: We
     stream = Stream(web.records.events, poll_s=0.01)
     write(web, 1, run="quiet")
     write(web, 1, run="asks", kind="approval_requested")
-    write(web, 1, run="ends", kind="proposal_ended")
+    write(web, 1, run="ends", kind="run_ended")
 
     async with stream.running():
         found = await read(stream, Watcher(OWNER), 0, 3, names=("log", "runs", "needs"))
@@ -137,20 +138,93 @@ async def test_what_waits_and_which_runs_changed_is_said_with_the_events(web: We
     assert said == {"runs": ["ends"], "needs": ["asks", "ends"]}
 
 
-async def test_words_reach_who_watches_now_and_are_not_kept(web: Web) -> None:
+async def test_view_is_loaded_for_the_next_watcher_when_the_first_one_goes(web: Web) -> None:
+    write(web, 1, run="watched")
+    began, may_end = threading.Event(), threading.Event()
+
+    def load(run_id: str) -> RunFold:
+        began.set()
+        may_end.wait(20)
+        return RunFold.of(run_id, web.records.events.scan(run=run_id))
+
+    stream = Stream(web.records.events, load=load, poll_s=0.01)
+    first = asyncio.create_task(stream.view("watched", 0))
+    await asyncio.to_thread(began.wait, 20)
+    second = asyncio.create_task(stream.view("watched", 0))
+    await asyncio.sleep(0.01)
+
+    first.cancel()
+    may_end.set()
+    data, reached = await asyncio.wait_for(second, 20)
+
+    assert reached == 1
+    assert json.loads(data)["run_id"] == "watched"
+
+
+async def test_whoever_is_told_of_an_end_finds_it_in_the_row(web: Web) -> None:
+    """Nobody has to ask again: the row is written before the event that says so."""
+    stream = Stream(web.records.events, poll_s=0.001)
+    stands: list[str] = []
+    told = asyncio.Event()
+
+    def hear(events: Sequence[Event]) -> None:
+        stands.extend(
+            web.records.journal.find(each.run_id or "").status for each in events if each.kind == "run_ended"
+        )
+        if len(stands) == 2:
+            told.set()
+
+    async with stream.running():
+        stream.listen(hear)
+        await asyncio.sleep(0.05)
+        await web.ask()
+        runtime = web.runtime()
+        await runtime.execute({"actions": [{"id": "a", "tool": "echo", "parameters": {"text": "x"}}]})
+        await runtime.events.settle()
+        await asyncio.wait_for(told.wait(), 30)
+
+    assert stands == ["waiting", "succeeded"]
+
+
+def _words(block: bytes) -> list[dict[str, Any]]:
+    return [
+        json.loads(each.split("data: ")[1]) for each in block.decode().split("\n\n") if "event: text" in each
+    ]
+
+
+async def test_who_comes_while_a_model_speaks_gets_all_of_it_once(web: Web) -> None:
     stream = Stream(web.records.events, poll_s=0.01)
 
     async with stream.running():
-        stream.send("text", {"text": "nobody hears"}, tenant=None, run_id="r")
+        stream.say("over", None, 1, "not any more", thinking=False)
+        stream.hush("over")
+        stream.say("r", None, 2, "Once", thinking=False)
+        stream.say("r", None, 2, " upon \N{MOON VIEWING CEREMONY}", thinking=False)
         following = stream.follow(Watcher(OWNER), None)
         await anext(following)
-        waiting = asyncio.ensure_future(anext(following))
-        await asyncio.sleep(0.02)
-        stream.send("text", {"text": "hello"}, tenant=None, run_id="r")
-        block = (await asyncio.wait_for(waiting, 10)).decode()
+        before = _words(await anext(following))
+        stream.say("r", None, 2, " a time", thinking=False)
+        after = _words(await asyncio.wait_for(anext(following), 10))
         await following.aclose()
 
-    assert block == 'event: text\ndata: {"text":"hello"}\n\n'
+    said = {"run_id": "r", "speech": 2, "thinking": False}
+    assert before == [{**said, "at": 0, "text": "Once upon \N{MOON VIEWING CEREMONY}"}]
+    assert after == [{**said, "at": 12, "text": " a time"}]
+
+
+async def test_words_of_another_tenant_are_not_heard(web: Web) -> None:
+    stream = Stream(web.records.events, poll_s=0.01)
+    theirs = msgspec.structs.replace(OWNER, tenant="theirs")
+
+    async with stream.running():
+        stream.say("ours", "ours", 1, "secret", thinking=False)
+        stream.say("theirs", "theirs", 2, "hello", thinking=False)
+        following = stream.follow(Watcher(theirs), None)
+        await anext(following)
+        heard = _words(await anext(following))
+        await following.aclose()
+
+    assert [each["text"] for each in heard] == ["hello"]
 
 
 async def test_nothing_is_read_while_nobody_watches(web: Web, monkeypatch: Any) -> None:
@@ -167,37 +241,36 @@ async def test_nothing_is_read_while_nobody_watches(web: Web, monkeypatch: Any) 
 async def test_view_of_a_watched_run_comes_as_changes_that_make_the_whole(web: Web) -> None:
     result = await web.ask()
     run_id = result.run_id
-    stream = Stream(web.records.events, poll_s=0.01, load=web.site.fold)
+    stream = Stream(web.records.events, poll_s=0.01, load=web.site.folds.copy)
     watcher = Watcher(OWNER, None, {run_id: 0})
 
     async with stream.running():
         following = stream.follow(watcher, None)
         await anext(following)
-        view = merged(plain(RunFold(run_id).view), delta_of(await anext(following)))
-        first = plain(web.site.fold(run_id).view)
-        reading = asyncio.create_task(until_ended(following, view))
-        await asyncio.sleep(0)
+        (whole,) = deltas(await anext(following))
+        view = merged(plain(RunFold(run_id).view), whole)
+        first = plain(web.site.folds.copy(run_id).view)
         web.records.approvals.decide(result.waiting[0].approval, "once", by="ann")
         runtime = web.runtime()
         await runtime.resume(run_id)
         await runtime.events.settle()
-        seen = await asyncio.wait_for(reading, 30)
+        seen = await asyncio.wait_for(until(following, view, web.records.events.last_position()), 30)
         await following.aclose()
 
     assert first["status"] == "waiting"
-    assert seen == plain(web.site.fold(run_id).view)
+    assert seen == plain(web.site.folds.copy(run_id).view)
     assert seen["outcome"] == "succeeded"
     assert stream._live == {}
 
 
-async def until_ended(following: AsyncIterator[bytes], view: dict[str, Any]) -> dict[str, Any]:
-    while view["status"] != "ended":
-        block = await anext(following)
-        if b"event: view" in block:
-            view = merged(view, delta_of(block))
+async def until(following: AsyncIterator[bytes], view: dict[str, Any], seq: int) -> dict[str, Any]:
+    while view["seq"] < seq:
+        for delta in deltas(await anext(following)):
+            view = merged(view, delta)
     return view
 
 
-def delta_of(block: bytes) -> RunDelta:
-    (found,) = (part for part in block.decode().split("\n\n") if part.startswith("event: view"))
-    return msgspec.json.decode(found.partition("data: ")[2], type=RunDelta)
+def deltas(block: bytes) -> list[RunDelta]:
+    """The changes of views in a part of the stream."""
+    found = (part for part in block.decode().split("\n\n") if part.startswith("event: view"))
+    return [msgspec.json.decode(part.partition("data: ")[2], type=RunDelta) for part in found]

@@ -181,18 +181,18 @@ def test_no_process_of_the_server_is_root(postgres_server: PostgresServer) -> No
 # --- Ends and starts ---
 
 
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_restart_keeps_committed_rows_and_the_url(server: PostgresServer, mode: str) -> None:
+def test_restart_keeps_committed_rows_and_the_url(server: PostgresServer) -> None:
     url = server.create_database()
     run(url, "CREATE TABLE kept AS SELECT generate_series(1, 1000) AS n")
-    with closing(psycopg.connect(url)) as unfinished:
-        unfinished.execute("INSERT INTO kept VALUES (1001)")
-        before = server.pid
+    for mode in ("fast", "immediate"):
+        with closing(psycopg.connect(url)) as unfinished:
+            unfinished.execute("INSERT INTO kept VALUES (1001)")
+            before = server.pid
 
-        server.restart(mode)
+            server.restart(mode)
 
-        assert server.pid != before
-        assert run(url, "SELECT count(*) FROM kept") == [(1000,)]
+            assert server.pid != before
+            assert run(url, "SELECT count(*) FROM kept") == [(1000,)], mode
 
 
 def test_a_killed_server_recovers_what_was_committed(server: PostgresServer) -> None:
@@ -214,8 +214,14 @@ def test_a_killed_server_recovers_what_was_committed(server: PostgresServer) -> 
     assert run(url, "SELECT count(*) FROM kept") == [(1000,)]
 
 
-def test_kill_reaches_a_process_that_is_busy(server: PostgresServer) -> None:
+def test_kill_reaches_a_process_that_is_busy_and_gives_back_shared_memory(server: PostgresServer) -> None:
     """One that computes does not notice that its postmaster is gone; it has to be killed itself."""
+
+    def segments() -> str:
+        return Path("/proc/sysvipc/shm").read_text()
+
+    segment = (server.folder / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
+    assert f" {segment} " in segments()
     with closing(psycopg.connect(server.url("postgres"))) as busy:
         busy.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 10000000000)")
         pids = family(server.pid)
@@ -224,31 +230,26 @@ def test_kill_reaches_a_process_that_is_busy(server: PostgresServer) -> None:
 
         assert busy.info.backend_pid in pids
         assert not any(map(is_alive, pids))
-
-
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_stop_closes_the_port_and_removes_the_folder(mode: str) -> None:
-    server = PostgresServer()
-    server.start()
-    port, folder, pids = server.port, server.folder, family(server.pid)
-    assert is_open(port)
-    assert folder.exists()
-
-    server.stop(mode)
-
-    assert not is_open(port)
-    assert not folder.exists()
-    assert not any(map(is_alive, pids))
-
-
-def test_a_stopped_server_starts_again_empty(server: PostgresServer) -> None:
-    server.create_database()
-
     server.stop()
-    server.start()
+    assert f" {segment} " not in segments()
 
-    names = run(server.url("postgres"), "SELECT datname FROM pg_database WHERE datname LIKE 'placet%'")
-    assert names == []
+
+def test_stop_closes_the_port_and_removes_the_folder_and_the_next_start_is_empty() -> None:
+    server = PostgresServer()
+    for mode in ("fast", "immediate"):
+        server.start()
+        names = run(server.url("postgres"), "SELECT datname FROM pg_database WHERE datname LIKE 'placet%'")
+        assert names == []
+        server.create_database()
+        port, folder, pids = server.port, server.folder, family(server.pid)
+        assert is_open(port)
+        assert folder.exists()
+
+        server.stop(mode)
+
+        assert not is_open(port), mode
+        assert not folder.exists(), mode
+        assert not any(map(is_alive, pids)), mode
 
 
 def test_stop_and_kill_of_a_server_that_is_not_there_do_nothing() -> None:
@@ -259,21 +260,6 @@ def test_stop_and_kill_of_a_server_that_is_not_there_do_nothing() -> None:
 
     with pytest.raises(RuntimeError, match=r"call start\(\) first"):
         server.url("postgres")
-
-
-def test_kill_and_stop_give_back_shared_memory() -> None:
-    def segments() -> str:
-        return Path("/proc/sysvipc/shm").read_text()
-
-    server = PostgresServer()
-    server.start()
-    segment = (server.folder / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
-    assert f" {segment} " in segments()
-
-    server.kill()
-    server.stop()
-
-    assert f" {segment} " not in segments()
 
 
 def test_a_failed_start_shows_the_log_and_leaves_nothing() -> None:

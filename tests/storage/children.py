@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from placet.storage.database import Database
-from placet.storage.transaction import Rows, Value
+from placet.storage.transaction import Rows, Transaction, Value
+
+if TYPE_CHECKING:
+    from tests.warm import WarmProcess
 
 PATIENCE_S = 60
 
@@ -37,10 +40,15 @@ def run(
     return done
 
 
-def start(code: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
-    """Start `code` and leave it to run; its stdin and stdout are pipes."""
-    return subprocess.Popen(
-        command(code, *arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options
+def start(code: str, *arguments: object) -> WarmProcess[str]:
+    """Start `code`, at once, and leave it to run; its stdin and stdout are pipes. Uses the fixture `warm`."""
+    from tests.warm import Warm, WarmProcess
+
+    return WarmProcess(
+        [*Warm.last.python, *command(code, *arguments)[1:]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -86,6 +94,16 @@ def make_numbers(database: Database) -> None:
     """The table of the tests: numbers, and the place at which each arrived."""
     key = "SERIAL PRIMARY KEY" if "postgres" in database.name else "INTEGER PRIMARY KEY AUTOINCREMENT"
     say(database, f"CREATE TABLE numbers (place {key}, n BIGINT NOT NULL)")
+
+
+def add(n: int) -> Callable[[Transaction], int]:
+    """Work that adds a number to that table."""
+
+    def work(t: Transaction) -> int:
+        t.execute("INSERT INTO numbers (n) VALUES (?)", (n,))
+        return n
+
+    return work
 
 
 def integrity(path: Path) -> str:

@@ -46,6 +46,12 @@ class Proxy:
         if not self.cuts:
             self._cut = how
 
+    def cut_all(self) -> None:
+        """Cut every wire that is open now; whoever connects again is served as ever."""
+        cut, self._open = self._open[1:], self._open[:1]
+        for one in cut:
+            _close(one)
+
     def refuse(self) -> None:
         """Serve nobody new."""
         _close(self._listener)

@@ -16,8 +16,19 @@ import pytest
 from placet.errors import StorageDamaged, StorageError, StorageFull, StorageLocked, StorageUnavailable
 from placet.storage import sqlite
 from placet.storage.location import open_database
-from tests.storage.children import hear, in_namespace, integrity, make_numbers, numbers, run, say, start, tell
-from tests.storage.test_order import Together, add
+from tests.storage.children import (
+    add,
+    hear,
+    in_namespace,
+    integrity,
+    make_numbers,
+    numbers,
+    run,
+    say,
+    start,
+    tell,
+)
+from tests.storage.test_order import Together
 
 
 @pytest.fixture
@@ -46,8 +57,7 @@ def test_a_full_disk_is_told_and_nothing_is_half_written(tmp_path: Path) -> None
         from pathlib import Path
         from placet.errors import StorageFull
         from placet.storage.location import open_database
-        from tests.storage.children import integrity, make_numbers, numbers
-        from tests.storage.test_order import add
+        from tests.storage.children import add, integrity, make_numbers, numbers
 
         disk = Path(sys.argv[1])
         path = disk / "data" / "placet.db"
@@ -122,8 +132,7 @@ import os, sys
 from placet.errors import StorageReadOnly
 from placet.storage import sqlite
 from placet.storage.location import open_database
-from tests.storage.children import numbers
-from tests.storage.test_order import add
+from tests.storage.children import add, numbers
 if len(sys.argv) > 2 and os.getuid() == 0:
     # Root may write anything. Only now, as nobody else may be able to read Python itself.
     os.setgroups([])
@@ -206,7 +215,7 @@ sys.stdin.readline()
 """
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("impatient", "warm")
 def test_a_file_that_stays_locked_is_told_and_nothing_is_half_written(path: Path) -> None:
     with open_database(str(path)) as database:
         holder = start(HOLDER, path, "BEGIN IMMEDIATE")
@@ -228,7 +237,7 @@ def test_a_file_that_stays_locked_is_told_and_nothing_is_half_written(path: Path
     assert holds(path) == [1, 4]
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("impatient", "warm")
 def test_a_file_that_is_locked_whole_cannot_be_opened_until_it_is_free(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = DELETE")
@@ -245,6 +254,7 @@ def test_a_file_that_is_locked_whole_cannot_be_opened_until_it_is_free(path: Pat
     holder.communicate(timeout=30)
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_lock_that_ends_in_time_is_only_waited_for(path: Path) -> None:
     with open_database(str(path)) as database:
         holder = start(HOLDER, path, "BEGIN IMMEDIATE")
@@ -360,6 +370,7 @@ def test_what_sqlite_says_of_a_wrong_statement_comes_through(path: Path) -> None
     assert type(caught.value) is StorageError
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_process_that_is_killed_while_writing_leaves_whole_commits(path: Path) -> None:
     """Killed anywhere: each commit of two rows is there or not, and everything acknowledged is."""
     child = start(

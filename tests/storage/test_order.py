@@ -15,15 +15,7 @@ from placet.errors import StorageError, StorageNewer, UsageError
 from placet.storage.database import Database
 from placet.storage.location import open_database
 from placet.storage.transaction import Transaction
-from tests.storage.children import ask, integrity, make_numbers, numbers, run, say
-
-
-def add(n: int) -> Callable[[Transaction], int]:
-    def work(t: Transaction) -> int:
-        t.execute("INSERT INTO numbers (n) VALUES (?)", (n,))
-        return n
-
-    return work
+from tests.storage.children import add, ask, integrity, make_numbers, numbers, run, say
 
 
 def fail_after(n: int, error: BaseException) -> Callable[[Transaction], None]:
@@ -186,8 +178,7 @@ def test_the_end_of_the_process_finishes_everything_too(database_url: str) -> No
         import atexit, sys
         from placet.errors import UsageError
         from placet.storage.location import open_database
-        from tests.storage.children import make_numbers
-        from tests.storage.test_order import add
+        from tests.storage.children import add, make_numbers
         def late():
             try:
                 database.write(add(-1)).result(5)
@@ -276,8 +267,7 @@ def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(database_url: str
         import os, sys, warnings
         from placet.errors import UsageError
         from placet.storage.location import open_database
-        from tests.storage.children import ask, make_numbers, numbers, say
-        from tests.storage.test_order import add
+        from tests.storage.children import add, make_numbers, numbers
         warnings.simplefilter("ignore", DeprecationWarning)
         database = open_database(sys.argv[1])
         make_numbers(database)

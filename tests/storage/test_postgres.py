@@ -15,9 +15,9 @@ from placet.storage.location import open_database
 from placet.storage.postgres import PostgresLink
 from placet.storage.transaction import Transaction
 from tests.servers.postgres import Mode, PostgresServer
-from tests.storage.children import hear, make_numbers, numbers, say, start, tell
+from tests.storage.children import add, hear, make_numbers, numbers, say, start, tell
 from tests.storage.proxy import Cut, Proxy
-from tests.storage.test_order import Together, add
+from tests.storage.test_order import Together
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def own_server() -> Iterator[PostgresServer]:
 WRITER = """
 import sys, threading
 from placet.storage.location import open_database
-from tests.storage.test_order import add
+from tests.storage.children import add
 stop = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
 with open_database(sys.argv[1]) as database:
@@ -43,6 +43,7 @@ with open_database(sys.argv[1]) as database:
 """
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("mode", ["immediate", "fast"])
 def test_a_restart_in_the_middle_loses_and_doubles_nothing(own_server: PostgresServer, mode: Mode) -> None:
     url = own_server.create_database()
@@ -154,6 +155,7 @@ def test_a_server_that_does_not_come_back_in_time_is_told_and_used_again_later(
             own_server.start()
 
         assert "not known" not in str(caught.value)
+        assert "Is the server" not in str(caught.value)
         assert database.write(add(2)).result(30) == 2
         assert numbers(database) == [2]
 
@@ -213,6 +215,31 @@ def test_a_wait_that_the_server_cuts_short_fails_nobody_else(postgres_url: str) 
         other.rollback()
         assert database.write(add(2)).result(30) == 2
         assert numbers(database) == [2]
+
+
+def test_a_transaction_that_stands_still_fails_nobody_who_waits_for_it(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert postgres.IDLE_S < postgres._LOCK_S
+    monkeypatch.setattr(postgres, "IDLE_S", 1)
+    holds, ends = threading.Event(), threading.Event()
+
+    def frozen(t: Transaction) -> None:
+        t.execute("LOCK TABLE numbers IN EXCLUSIVE MODE")
+        holds.set()
+        assert ends.wait(60)
+
+    with open_database(postgres_url) as other, open_database(postgres_url) as database:
+        make_numbers(database)
+        stands_still = other.write(frozen)
+        assert holds.wait(30)
+
+        assert database.write(add(1)).result(30) == 1
+
+        ends.set()
+        # Its connection was ended, so it was begun again.
+        stands_still.result(30)
+        assert numbers(database) == [1]
 
 
 def test_a_full_disk_of_the_server_is_told(postgres_url: str) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+
+import pytest
 
 from placet.extras import install_command
 from placet.storage.location import open_database
 from placet.storage.transaction import Rows, Transaction
+from tests.properties.effort import SOAK
 from tests.servers.postgres import PostgresServer
 from tests.storage.children import PATIENCE_S, ask, hear, run, start, tell
+from tests.warm import Warm
 
 PROCESSES = 10
 ROWS = 50
-ROUNDS = 5
+ROUNDS = 20 if SOAK else 2
 
 NEWCOMER = """
 import sys
@@ -34,9 +39,19 @@ for url in map(str.strip, sys.stdin):
 """
 
 
-def race(urls: list[str]) -> None:
+def race(urls: list[str], folder: Path, warm: Warm) -> None:
     """Ten processes open each database, still fresh, at once: all succeed, and nothing is missing."""
-    children = [start(NEWCOMER, number) for number in range(PROCESSES)]
+    program = folder / "newcomer.py"
+    program.write_text(NEWCOMER)
+    children = [
+        subprocess.Popen(
+            [*warm.python, str(program), str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(PROCESSES)
+    ]
     try:
         assert [hear(child) for child in children] == ["ready"] * PROCESSES
         for url in urls:
@@ -55,19 +70,22 @@ def race(urls: list[str]) -> None:
             child.communicate()
 
 
-def test_ten_processes_open_a_fresh_file_at_once(tmp_path: Path) -> None:
-    race([str(tmp_path / f"new{n}" / "folder" / "placet.db") for n in range(ROUNDS)])
+def test_ten_processes_open_a_fresh_file_at_once(tmp_path: Path, warm: Warm) -> None:
+    race([str(tmp_path / f"new{n}" / "folder" / "placet.db") for n in range(ROUNDS)], tmp_path, warm)
 
 
-def test_ten_processes_open_a_fresh_postgres_database_at_once(postgres_server: PostgresServer) -> None:
+def test_ten_processes_open_a_fresh_postgres_database_at_once(
+    postgres_server: PostgresServer, tmp_path: Path, warm: Warm
+) -> None:
     urls = [postgres_server.create_database() for _ in range(ROUNDS)]
     try:
-        race(urls)
+        race(urls, tmp_path, warm)
     finally:
         for url in urls:
             postgres_server.drop_database(url)
 
 
+@pytest.mark.usefixtures("warm")
 def test_processes_that_deadlock_both_finish(postgres_url: str) -> None:
     """Two that change the same rows in opposite order: the server fails one of them, which is tried again."""
     with open_database(postgres_url) as database:
@@ -91,6 +109,7 @@ def test_processes_that_deadlock_both_finish(postgres_url: str) -> None:
         assert ask(database, "SELECT id, n FROM counters ORDER BY id") == [(1, 2), (2, 2)]
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_reader_waits_for_no_writer_and_sees_one_moment(database_url: str) -> None:
     """Another process holds a long transaction open; what it has not committed is not seen, even in part."""
     with open_database(database_url) as database:

@@ -522,7 +522,7 @@ def test_what_git_makes_of_two_folders_is_applied() -> None:
     tally = Tally()
     folders = st.dictionaries(st.sampled_from(NAMES), texts, max_size=4)
 
-    @examples(60)
+    @examples(100)
     @given(folders, folders, st.sampled_from(["-U0", "-U1", "-U3", "--function-context"]))
     def holds(old: dict[str, str], new: dict[str, str], option: str) -> None:
         with tempfile.TemporaryDirectory() as made:

@@ -307,7 +307,7 @@ WITHIN = ["", "if True:\n", "class Outer:\n", "try:\n    pass\nfinally:\n"]
 def test_all_but_the_named_function_stays_byte_for_byte() -> None:
     tally = Tally()
 
-    @examples(250)
+    @examples(400)
     @given(
         st.lists(st.sampled_from(BETWEEN), max_size=5),
         st.lists(st.sampled_from(BETWEEN), max_size=5),

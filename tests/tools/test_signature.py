@@ -16,6 +16,7 @@ import pytest
 from placet.errors import ToolDeclarationError
 from placet.tools import Tool, tool
 from placet.tools import ToolContext as Context
+from placet.tools.builtin import basic_tools
 
 if TYPE_CHECKING:
     from somewhere import Missing
@@ -326,3 +327,25 @@ def test_wrapped_functions_are_read_through_their_wrapper() -> None:
 
 
 def strange_but_fine(a: Path, m: Mapping[str, object], s: Sequence[str], ctx: Context) -> None: ...
+
+
+def test_tools_of_ours_that_are_made_twice_have_schemas_of_their_own(tmp_path: Path) -> None:
+    """Their functions are read once: what is done to the tools of one folder is not seen in another's."""
+    first, second = ({each.name: each for each in basic_tools(tmp_path)} for _ in range(2))
+
+    assert all(properties(first[name]) == properties(second[name]) for name in first)
+    properties(first["read_file"]).clear()
+    assert "path" in properties(second["read_file"])
+    assert "path" in properties({each.name: each for each in basic_tools(tmp_path)}["read_file"])
+
+
+def test_functions_of_ours_that_differ_in_a_default_alone_are_told_apart() -> None:
+    def made(most: int) -> Tool[..., Any]:
+        def look(count: int = most) -> str:
+            """Look."""
+            return "x" * count
+
+        look.__module__ = "placet.tools.builtin.look"
+        return tool(look)
+
+    assert [properties(made(most))["count"]["default"] for most in (1, 2, 1)] == [1, 2, 1]

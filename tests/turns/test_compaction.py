@@ -545,7 +545,7 @@ TALLY = Tally()
 
 @UNHURRIED
 @given(conversations(), st.sampled_from([0, 3, 10, 25, 50, 80]))
-@examples(500)
+@examples(800)
 def check_every_promise(messages: list[Message], percent: int) -> None:
     room = sum(map(size_of, messages)) * percent // 100
     found = keep_promises(messages, room)

@@ -8,17 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
-from placet import Assistant, DenyTool, Runtime, TurnLimits, basic_tools, tool
+from placet import Assistant, DenyTool, EventLog, Memory, Runtime, TurnLimits, basic_tools, tool
 from placet.errors import ModelMissing
+from placet.events.schema import HARNESS
 from placet.inference import Scripted
 from placet.inference.messages import System, ToolCall, ToolResult, User
 from placet.inference.model import Request, Result
-from placet.inference.profile import HARNESS, PARTS, ModelProfile
+from placet.inference.profile import PARTS, ModelProfile
 from placet.inference.tool_modes.schema import SchemaTools
 from placet.ir.provenance import SourcedText
 from placet.ir.tool_spec import ToolSchema
+from placet.render.history import History
+from placet.render.story import tell
+from placet.render.timeline import draw_timeline
+from placet.testing.skill_store import make_skill
 from placet.tools.tool import Tool
+from placet.turns.basis import Basis
 from placet.turns.compound_tools import COMPOUNDS, MORE, as_compound, in_short, shown, translate
 from tests.turns.workroom import Workroom, call, kept_in
 
@@ -81,6 +88,13 @@ async def test_what_the_harness_reads_is_a_call_in_the_log_with_its_author(room:
     answered = assistant.runtime.events.query(run="r", kind="turn_answered")
     assert next(each.data["model"] for each in answered) == HARNESS
     assert [each.data["calls"] for each in answered] == [["read_file"], []]
+    events = assistant.runtime.events.query(run="r")
+    led = History.of(events).led
+    assert led is not None
+    assert led.count_turns() == 1
+    told = "\n".join(line.plain for line in [*tell(events), *draw_timeline(events)])
+    assert HARNESS not in told
+    assert told.count("the runtime itself") == 2
 
 
 async def test_a_rule_holds_for_what_the_harness_reads(room: Workroom) -> None:
@@ -620,3 +634,26 @@ def test_a_profile_that_means_nothing_is_refused() -> None:
             ModelProfile(**wrong)  # type: ignore[arg-type]
     with pytest.raises(UsageError):
         Assistant(Runtime(), Scripted(["x"]), profile="tiny")  # type: ignore[arg-type]
+
+
+async def test_after_loading_a_skill_the_model_must_do_what_it_says(room: Workroom) -> None:
+    """Reading instructions is neither an answer nor a look at the workspace."""
+    memory = Memory()
+    await memory.skills.put(make_skill(state="kept"))
+
+    @tool(risk="idempotent", idempotent=True)
+    def ship(to: str) -> str:
+        "Ship it."
+        return "shipped"
+
+    turns = [call("load_skill", name="deploy"), call("ship", to="prod"), "Done."]
+    assistant = small(room, turns, runtime=Runtime([ship], memory=memory), memory=True)
+
+    ending = await assistant.run("Please deploy the shop")
+
+    first, second, third = sent(assistant)
+    assert (ending.status, ending.tools) == ("success", ("load_skill", "ship"))
+    assert (first.tool_choice, second.tool_choice, third.tool_choice) == ("auto", "required", "auto")
+    basis = Basis()
+    basis.take("t1c1", "load_skill", memory.runtime_tools(EventLog())[-2].schema, UNSET)
+    assert basis.lacks(["reading"]) == ("reading",)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placet.policy.budget import Allowance, CostBudget
+from placet.policy.budget import Budget, CostBudget
 from placet.policy.engine import PolicySet
 from placet.policy.gate import Gate
 from placet.policy.rule import RateLimitTool
@@ -306,9 +306,9 @@ def test_when_calls_run_out_everything_after_is_refused() -> None:
     assert report.simulated_state == {}
 
 
-def test_what_an_allowance_has_used_up_counts() -> None:
-    used = Allowance(CostBudget(max_actions=3))
-    used.actions = 2
+def test_what_was_used_of_a_budget_counts() -> None:
+    used = Budget(CostBudget(max_actions=3))
+    used.spent.actions = 2
 
     assert [a for a, _ in errors(verify(plan(write("a", "k"), write("b", "l")), {}, budget=used))] == ["b"]
 
@@ -383,7 +383,7 @@ def test_budgets_on_time_tokens_and_money_are_one_open_question_of_the_proposal(
 
 
 def test_a_budget_already_spent_refuses_everything() -> None:
-    spent = Allowance(CostBudget(max_tokens=10))
+    spent = Budget(CostBudget(max_tokens=10))
     spent.spend(10, 0.0)
 
     report = verify(plan(write("a", "k")), {}, budget=spent)

@@ -27,6 +27,11 @@ ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": "true",
 }
+OUTSIDE = ENVIRONMENT | {
+    "GIT_CONFIG_COUNT": "1",  # No housekeeping after a commit: it takes longer than the commit.
+    "GIT_CONFIG_KEY_0": "maintenance.auto",
+    "GIT_CONFIG_VALUE_0": "false",
+}
 
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None
@@ -41,7 +46,7 @@ needs_bubblewrap = pytest.mark.skipif(
 def outside(folder: Path, *argv: str, fails: bool = False, **environment: str) -> str:
     """What git says to a person outside."""
     done = subprocess.run(
-        ["git", *argv], cwd=folder, env={**ENVIRONMENT, **environment}, capture_output=True, check=False
+        ["git", *argv], cwd=folder, env={**OUTSIDE, **environment}, capture_output=True, check=False
     )
     assert (done.returncode != 0) == fails, (argv, done.stdout, done.stderr)
     return done.stdout.decode()

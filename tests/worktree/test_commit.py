@@ -12,7 +12,7 @@ import pytest
 from placet import Runtime, basic_tools
 from placet.errors import ToolError, UsageError
 from placet.sandbox.confinement import Isolation
-from placet.worktree.commit import commit, diff, is_repository
+from placet.worktree.commit import commit, is_repository, show
 from tests.worktree.repositories import everything, make_repository, outside
 
 
@@ -88,6 +88,17 @@ async def test_modes_links_and_odd_names(work: Path) -> None:
     }
 
 
+async def test_a_name_that_is_no_text_is_told_as_nearly_as_can_be(work: Path) -> None:
+    (work / os.fsdecode(b"n\xff")).write_text("x")
+    runtime = Runtime(builtin=basic_tools(work, isolation=Isolation("none")))
+
+    result = await runtime.execute(
+        {"actions": [{"id": "c", "tool": "git_commit", "parameters": {"paths": ["."], "message": "x"}}]}
+    )
+
+    assert result["c"].output["paths"] == ["n\ufffd"]
+
+
 async def test_nothing_of_the_repository_is_run(work: Path, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     evil = tmp_path / "evil"
@@ -102,7 +113,7 @@ async def test_nothing_of_the_repository_is_run(work: Path, tmp_path: Path) -> N
     (work / ".gitattributes").write_text("* diff=evil filter=evil\n")
     (work / "a.txt").write_text("changed\n")
 
-    await diff(work, ["a.txt"])
+    await show(work, ["a.txt"])
     await commit(work, ["a.txt"], "x")
 
     assert not canary.exists()
@@ -111,11 +122,15 @@ async def test_nothing_of_the_repository_is_run(work: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("spoil", "paths", "says"),
     [
-        ("", ["a.txt"], "Nothing to commit"),
+        ("", ["a.txt"], "Nothing to commit: these paths"),
+        ("", ["sub/no"], "sub/no is neither in .*/work nor in its last commit"),
+        ("", ["no", "a.txt", "nor"], "no, nor are neither .*; the other paths are as in"),
         ("echo x > x.log; echo '*.log' > .git/info/exclude", ["x.log"], "git ignores"),
         ("echo x > a.txt", ["../a.txt"], "no path in the repository"),
         ("echo x > a.txt", ["/etc/passwd"], "no path in the repository"),
         ("echo x > a.txt", [".git/config"], "Nothing to commit"),
+        ("echo x > a.txt", ["\ud800"], "no path in the repository"),
+        ("mkdir -p sub/.placet; echo x > sub/.placet/x", ["sub"], "Placet's own"),
         ("echo x > a.txt; git rev-parse HEAD > .git/MERGE_HEAD", ["a.txt"], "a merge is going on"),
         ("echo x > a.txt; git config --unset user.email", ["a.txt"], "git config user.name"),
         ("echo x > a.txt; touch .git/index.lock", ["a.txt"], "index.lock"),
@@ -144,6 +159,56 @@ async def test_a_file_that_goes_through_a_filter_is_left_to_the_person(work: Pat
         await commit(work, ["."], "x")
     # A filter elsewhere is nobody's business.
     await commit(work, [".gitattributes"], "attributes")
+
+
+@pytest.mark.parametrize("where", ["repository", "person"])
+async def test_a_filter_counts_wherever_it_is_named(
+    where: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    (home / ".config/git").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (home / ".gitconfig").write_text('[filter "strip"]\n\tclean = sed s/secret//\n')
+    named = work / ".git/info/attributes" if where == "repository" else home / ".config/git/attributes"
+    named.parent.mkdir(exist_ok=True)
+    named.write_text("*.ipynb filter=strip\n")
+    (work / "x.ipynb").write_text("secret")
+
+    with pytest.raises(UsageError, match=r"filter of git.*x\.ipynb"):
+        await commit(work, ["x.ipynb"], "x")
+    # What stands beside the file goes before what the person says of all files, as in git itself.
+    (work / ".gitattributes").write_text("*.ipynb -filter\n")
+    if where == "person":
+        await commit(work, ["x.ipynb"], "x")
+        assert outside(work, "show", "HEAD:x.ipynb") == "secret"
+
+
+async def test_what_commands_do_not_see_is_not_committed(work: Path) -> None:
+    for name in (".placet/records.db", "sub/.Placet/x", "kept/key"):
+        (work / name).parent.mkdir()
+        (work / name).write_text("hidden")
+    (work / "a.txt").write_text("changed\n")
+
+    made = await commit(work, ["."], "x", closed=[str(work / "kept")])
+
+    assert list(made.paths) == ["a.txt"]
+
+
+async def test_a_commit_is_made_as_it_was_shown_or_not_at_all(work: Path) -> None:
+    made = tool(work)
+    (work / "a.txt").write_text("shown\n")
+    asked = {"paths": ["a.txt"], "message": "x"}
+    await _aside(made.explain, asked)
+    (work / "a.txt").write_text("not shown\n")
+
+    with pytest.raises(ToolError, match="since the diff of this commit was shown"):
+        await made.fn(**asked)
+    assert outside(work, "show", "HEAD:a.txt") == "one\nmore\n"
+
+    await _aside(made.explain, asked)
+    await made.fn(**asked)
+    assert outside(work, "show", "HEAD:a.txt") == "not shown\n"
 
 
 async def test_a_linked_worktree_commits_to_its_own_branch(work: Path, tmp_path: Path) -> None:
@@ -188,7 +253,7 @@ async def test_the_tool_shows_the_diff_and_is_undone_by_a_reset(work: Path) -> N
     assert "+changed\n" in shown
     assert "Nothing to commit" in nothing
     assert everything(work / ".git") == before
-    assert made.recovery().command.endswith("reset HEAD~1")
+    assert made.recovery().command.endswith(f"reset {outside(work, 'rev-parse', 'HEAD').strip()}")
 
 
 def _run(script: str, folder: Path) -> None:
@@ -218,5 +283,13 @@ async def test_an_aborted_plan_names_the_reset(work: Path) -> None:
     assert result["c"].status == "succeeded"
     assert result["c"].output["paths"] == ["a.txt"]
     assert list(result.irreversible) == ["c"]
-    assert result.undo_commands["c"].endswith("reset HEAD~1")
-    assert os.path.basename(work) in result.undo_commands["c"]
+    undo, tip = result.undo_commands["c"], outside(work, "rev-parse", "HEAD")
+    assert os.path.basename(work) in undo
+    outside(work, "commit", "-q", "--allow-empty", "-m", "theirs")
+    with pytest.raises(subprocess.CalledProcessError):
+        _run(undo, work)
+    assert outside(work, "rev-parse", "HEAD~1") == tip
+    outside(work, "reset", "-q", "HEAD~1")
+    _run(undo, work)
+    assert outside(work, "rev-parse", "HEAD").strip() == result["c"].output["parent"]
+    assert (work / "a.txt").read_text() == "changed\n"

@@ -20,7 +20,7 @@ async def test_a_main_checkout(tmp_path: Path) -> None:
 
     assert found is not None
     assert (found.top, found.common, found.git_dir) == (str(work), f"{work}/.git", f"{work}/.git")
-    assert not found.is_linked
+    assert found.git_dir == found.common
 
 
 async def test_a_linked_checkout(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ async def test_a_linked_checkout(tmp_path: Path) -> None:
 
     assert found is not None
     assert (found.common, found.git_dir) == (f"{work}/.git", f"{work}/.git/worktrees/linked")
-    assert found.is_linked
+    assert found.git_dir != found.common
 
 
 async def test_no_repository(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from placet.errors import UsageError
+from placet.worktree import objects as store
 from placet.worktree.objects import MOST_DIFF
 from placet.worktree.worktree import Changed, Worktree, find_repository
 from tests.coder.repositories import FILES, files, fingerprint, make_repository, objects, outside, write
@@ -51,6 +52,9 @@ async def test_what_cannot_be_worked_on_is_told(tmp_path: Path, work: Path) -> N
     outside(tmp_path, "init", "-q", "--bare", "bare.git")
     outside(tmp_path, "init", "-q", "half")
     outside(tmp_path / "half", "config", "core.bare", "true")
+    outside(tmp_path, "init", "-q", "apart")
+    outside(tmp_path / "apart", "config", "core.worktree", str(tmp_path / "plain"))
+    (tmp_path / "apart/sub").mkdir()
     (tmp_path / "link").mkdir()
     (tmp_path / "link/.git").symlink_to(work / ".git")
     said = {
@@ -58,6 +62,8 @@ async def test_what_cannot_be_worked_on_is_told(tmp_path: Path, work: Path) -> N
         "new": "no commit yet",
         "bare.git": "bare",
         "half": "bare",
+        "apart": "core.worktree is .*/plain",
+        "apart/sub": "core.worktree is .*/plain",
         "link": "is a link",
         "nothing": "no folder",
     }
@@ -65,6 +71,29 @@ async def test_what_cannot_be_worked_on_is_told(tmp_path: Path, work: Path) -> N
     for name, words in said.items():
         with pytest.raises(UsageError, match=words):
             await find_repository(tmp_path / name)
+
+
+async def test_a_folder_without_a_repository_is_named_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(UsageError, match=f"^{tmp_path} is in no git repository"):
+        await find_repository(Path("."))
+
+
+async def test_settings_are_read_anew_when_the_file_is_another(work: Path) -> None:
+    """Though git is asked once about the same bytes."""
+    sparse = (work / ".git/config").read_text() + "[core]\n\tsparseCheckout = true\n"
+    plain = (work / ".git/config").read_text()
+    found = await find_repository(work)
+
+    for _ in range(2):
+        (work / ".git/config").write_text(sparse)
+        with pytest.raises(UsageError, match="sparse checkout"):
+            await find_repository(work)
+        (work / ".git/config").write_text(plain)
+        assert await find_repository(work) == found
 
 
 # Attempts
@@ -101,6 +130,27 @@ async def test_what_changes_in_an_attempt_is_in_its_tree(work: Path) -> None:
     ]
     assert await workshop.tree_of(1) == tree
     assert files(work) == dict(FILES)
+
+
+@pytest.mark.parametrize("remembered", [store._MOST_REMEMBERED, 5, 0])
+async def test_texts_of_a_tree_are_those_of_its_files(
+    work: Path, remembered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_MOST_REMEMBERED", remembered)
+    workshop = await opened(work)
+    folder = await workshop.check_out(1, await workshop.begin(False))
+    texts = {"a": "one\n", "b": "one\n", "c": "", "d": "\n\n", "e": "two 4\n\nthree"}
+    write(folder, {**texts, "long": "x" * (store._LONGEST_TEXT + 1)})
+    (folder / "link").symlink_to("a")
+    paths = [*texts, "link", "long", "nothing"]
+    trees = [await workshop.tree_of(1)]
+    write(folder, {"a": "four\n"})
+    trees.append(await workshop.tree_of(1))
+
+    for a, tree in [("one\n", trees[0]), ("four\n", trees[1])] * 2:
+        assert await workshop.texts(tree, paths) == {**texts, "a": a}
+        assert await workshop.texts(tree, paths, most=2) == {"a": a, "b": "one\n"}
+        assert await workshop.texts(tree, ["long"]) == {}
 
 
 async def test_each_of_many_trees_is_listed_as_it_is_however_often(work: Path) -> None:
@@ -566,7 +616,7 @@ async def work(home, branch):
 
 publish.git = objects.git = watched
 os.rename = renamed
-turns = [("rename", 1), ("checkout-index", 1), ("rename", 2), ("unpack-objects", 1), ("update-ref", 1)]
+turns = [("rename", 1), ("read-tree", 1), ("rename", 2), ("unpack-objects", 1), ("update-ref", 1)]
 for number, (name, count) in enumerate(turns):
     home, branch = place / str(number), f"placet/{number}"
     child = os.fork()

@@ -26,7 +26,7 @@ from placet.ir.codec import decode_json
 from placet.ir.json_value import JsonValue, show_json
 from placet.safe_text import clean
 from placet.truncation import truncate
-from placet.turns.on_budget import OnBudget
+from placet.turns.spending import generate_within
 from placet.turns.stopping import in_time
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Builder:
         attempts: list[Attempt] = []
         said = ""
         self._telling = telling or (lambda words: None)
-        with in_time(budget, cancel) as inner:
+        with in_time(budget.spending if budget else None, cancel) as inner:
             while len(attempts) < self._max_attempts and not inner.requested:
                 made, said = await self._attempt(sentence, agent_id, attempts, said, budget, inner)
                 attempts.append(made)
@@ -211,23 +211,21 @@ class Builder:
     ) -> tuple[Attempt, str]:
         """One attempt, and what the model wrote."""
         number, began = len(before) + 1, time.monotonic()
-        model = self._model if budget is None else OnBudget(self._model, budget)
         usage: Usage | None = None
         spec: AgentSpec | None = None
         report: Report | None = None
         which = f"attempt {number} of {self._max_attempts}"
         self._telling(f"{getattr(self._model, 'name', '') or 'the model'} drafts the agent, {which}")
         try:
-            answer = await model.generate(
-                Request(
-                    messages=self._messages(sentence, before, said),
-                    schema=self._schema,
-                    temperature=min(_WARMER * (number - 1), 0.9),
-                    max_tokens=_TOKENS,
-                    intent=Intent(task="code"),
-                    cancel=cancel,
-                )
+            request = Request(
+                messages=self._messages(sentence, before, said),
+                schema=self._schema,
+                temperature=min(_WARMER * (number - 1), 0.9),
+                max_tokens=_TOKENS,
+                intent=Intent(task="code"),
+                cancel=cancel,
             )
+            answer = await generate_within(self._model, request, budget.spending if budget else None)
         except ModelError as error:
             issues = [f"generation failed: {clean(str(error), 500)}"]
         else:

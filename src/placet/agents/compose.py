@@ -43,12 +43,14 @@ from placet.ir.to_dict import ToDict
 from placet.safe_text import clean
 from placet.tools.context import Cancel, ToolContext
 from placet.tools.tool import Tool, tool
+from placet.trace_context import join_trace
 from placet.truncation import truncate_repr
 from placet.turns.ending import OUTCOMES, End
 from placet.turns.stopping import first_error, linked
 
 if TYPE_CHECKING:
     from placet.ir.tool_spec import Risk
+    from placet.policy.budget import Budget
     from placet.runtime.open_run import OpenRun
     from placet.runtime.runtime import Runtime
     from placet.turns.limits import TurnLimits
@@ -124,7 +126,6 @@ async def one_budget(
     limits: TurnLimits | None = None,
     *,
     source: str = "agents",
-    run_id: str | None = None,
     cancel: Cancel | None = None,
     after: OpenRun | None = None,
 ) -> AsyncIterator[OpenRun]:
@@ -136,13 +137,13 @@ async def one_budget(
         UsageError: `limits` has one that cannot hold for all of them.
     """
     _check_limits(limits)
-    name = run_id or new_id()
+    name = new_id()
     about = Proposal(id=name, source=source, actions=())
     async with runtime.open_run(
         about, run_id=name, cancel=cancel, budget=limits.budget if limits is not None else None
     ) as run:
         if after is not None:
-            run.goes_on_from(after)
+            run.continue_from(after)
         yield run
         if run.ended is None:
             await run.end("succeeded")
@@ -353,14 +354,14 @@ def agent_tool(
         description=clean(spec.description or f"The agent {spec.title}.", 500),
     )
     async def call(task: _Task, context: ToolContext = _NOBODY) -> str:
-        with linked(cancel, context.cancel) as inner:
+        with linked(cancel, context.cancel) as inner, join_trace(context.traceparent):
             # Named by the call, so that whoever looks at the caller's run finds it.
             name = f"{context.run_id}.{context.action_id}" if context.run_id else new_id()
             result = await narrow.run(
                 _asked_by_caller(task, context),
                 run_id=name,
                 cancel=inner,
-                budget=budget,
+                budget=_counted(budget, context.budget),
                 parent=context.run_id or None,
                 typed=context.typed,
             )
@@ -380,6 +381,12 @@ def agent_tool(
     call.may_label = True  # By what the agent will have read.
     call.confined_to = "nothing"  # What it does, it does through its own tools, each of which is judged.
     return call
+
+
+def _counted(team: OpenRun | None, caller: Budget | None) -> OpenRun | Budget | None:
+    """For whom an agent counts that is called: for its caller, and so for the team of that one."""
+    is_in_team = team is None or (caller is not None and any(each is team.spending for each in caller))
+    return caller if caller is not None and is_in_team else team
 
 
 def _asked_by_caller(task: str, context: ToolContext) -> SourcedText:

@@ -21,10 +21,10 @@ from placet.agents.spec import AgentSpec, Goal
 from placet.errors import UsageError
 from placet.inference.messages import User
 from placet.ir.provenance import MessageText, Provenance, SourcedText, parts_of, printed_by_check, text_of
+from placet.policy.budget import TIME
 from placet.tools.context import Cancel
 from placet.truncation import truncate_tail
 from placet.turns.ending import OUTCOMES, Ending
-from placet.turns.limits import used_up_words
 from placet.turns.loop import TurnLoop
 from placet.turns.stopping import in_time, stopped_by
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from placet.runtime.open_run import OpenRun
     from placet.sandbox.confinement import Isolation
     from placet.sandbox.workspace import Workspace
-
-_TIME = "max_duration_ms"
 
 
 class Course(NamedTuple):
@@ -47,8 +45,6 @@ class Course(NamedTuple):
     isolation: Isolation | None
     absent: Sequence[str]
     """Tools on the agent's list that are not there."""
-    budget: OpenRun | None = None
-    """The run for which it counts besides."""
 
     async def say(self, text: MessageText) -> AgentResult:
         """Send a message and return the result of it.
@@ -93,9 +89,9 @@ class Course(NamedTuple):
     @property
     def _stop(self) -> Stop | None:
         """What keeps it from going on, if anything does."""
-        for run in (self.run, self.budget):
-            if run is not None and run.budget is not None and run.used_up() == _TIME:
-                return Stop("budget", used_up_words(_TIME, run.budget))
+        over = self.run.spending.exceeded()
+        if over is not None and over.limit == TIME:
+            return Stop("budget", over.words)
         return Stop("cancelled", self.cancel.reason) if self.cancel.requested else None
 
     async def pursue(self) -> GoalResult | None:
@@ -147,7 +143,7 @@ class Course(NamedTuple):
                 await run_check(goal.check, self.workspace, self.isolation, timeout_s=goal.timeout_s)
             )
 
-        with in_time(self.run, self.cancel) as cancel:
+        with in_time(self.run.spending, self.cancel) as cancel:
             if cancel.requested or await stopped_by(cancel, check()):
                 return None
         return found[0]

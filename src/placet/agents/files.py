@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -27,17 +27,6 @@ MOST_BYTES = 1024 * 1024
 FENCE = "+++"
 SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
 _WHAT = "Agent file"
-_EXPECTED = re.compile(r"^Expected `([^`]+)`(?:, got `([^`]+)`)?")
-_PLACE = re.compile(r" - at `\$?\.?(.*)`$")
-_KINDS = {
-    "str": "a text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a table",
-    "null": "nothing",
-}
 _ENABLED = re.compile(r"""^([ \t]*(?:enabled|"enabled"|'enabled')[ \t]*=[ \t]*)(?:true|false)\b""")
 _BOM = "\ufeff"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -82,15 +71,6 @@ def read_agent(data: bytes, path: str) -> AgentSpec:
     return _spec(file, document)
 
 
-def agent_from(data: Mapping[str, JsonValue], where: str) -> AgentSpec:
-    """An agent from data such as a model drafts; `where` names it in errors.
-
-    Raises:
-        PolicyFileError: it is no agent; names the key.
-    """
-    return _spec(TomlFile(where, what="Agent"), dict(data))
-
-
 def _parts(file: TomlFile, data: bytes) -> tuple[bytes, str]:
     """The front matter, with empty lines before it so that errors name the right ones, and the text."""
     try:
@@ -122,9 +102,7 @@ def _spec(file: TomlFile, document: dict[str, Any]) -> AgentSpec:
         fix = "Write a finite number." if is_number else "Write dates and times as texts."
         file.fail(words, error.place.removeprefix("agent."), fix)
     try:
-        spec = msgspec.convert(document, AgentSpec)
-    except msgspec.ValidationError as error:
-        _fail_type(file, str(error))
+        spec = file.convert(document, AgentSpec)
     except UsageError as error:
         file.fail(str(error), "limits")
     for problem in problems(spec):
@@ -134,23 +112,20 @@ def _spec(file: TomlFile, document: dict[str, Any]) -> AgentSpec:
 
 def _check_keys(file: TomlFile, document: dict[str, Any]) -> None:
     for owner, table, place, kind in _tables(document):
-        known = list(kind.__struct_fields__)
         if isinstance(table, dict):
-            for key in table:
-                if key not in known:
-                    file.unknown(key, known, f"{place}{key}", owner)
+            file.check_keys(table, kind.__struct_fields__, place, owner)
 
 
 def _tables(document: dict[str, Any]) -> Iterator[tuple[str, Any, str, type[msgspec.Struct]]]:
     """Every table that an agent may have, with its owner in words, its place, and what it is to become."""
     yield "an agent", document, "", AgentSpec
-    yield "limits", document.get("limits"), "limits.", AgentLimits
-    yield "a goal", document.get("goal"), "goal.", Goal
+    yield "limits", document.get("limits"), "limits", AgentLimits
+    yield "a goal", document.get("goal"), "goal", Goal
     for number, scenario in enumerate(_list(document.get("scenarios"))):
-        yield "a scenario", scenario, f"scenarios[{number}].", Scenario
+        yield "a scenario", scenario, f"scenarios[{number}]", Scenario
         turns = scenario.get("turns") if isinstance(scenario, dict) else None
         for at, turn in enumerate(_list(turns)):
-            yield "a turn", turn, f"scenarios[{number}].turns[{at}].", Exchange
+            yield "a turn", turn, f"scenarios[{number}].turns[{at}]", Exchange
 
 
 def _list(value: Any) -> list[Any]:
@@ -166,21 +141,6 @@ def _check_numbers(file: TomlFile, document: dict[str, Any]) -> None:
         except UsageError as error:
             words = str(error).partition("): ")[2].rstrip(".").replace("; None is no limit", "")
             file.fail(f"{kind_of(value)} will not do: {words}", f"limits.{key}")
-
-
-def _fail_type(file: TomlFile, words: str) -> NoReturn:
-    found = _PLACE.search(words)
-    place = found[1] if found is not None else None
-    missing = re.search(r"missing required field `([^`]+)`", words)
-    if missing is not None:
-        file.fail("it is missing", f"{place}.{missing[1]}" if place else missing[1])
-    match = _EXPECTED.match(words)
-    if match is None:
-        file.fail(clean(words.partition(" - at")[0], 200), place or None)
-    wanted = " or ".join(_KINDS.get(kind.strip(), kind) for kind in match[1].split("|"))
-    wanted = wanted.removesuffix(" or nothing")
-    got = f", got {_KINDS.get(match[2], match[2])}" if match[2] else ""
-    file.fail(f"expected {wanted}{got}", place or None)
 
 
 # Writing

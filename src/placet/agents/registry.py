@@ -89,10 +89,10 @@ class AgentRegistry:
         """Every agent, by id."""
         return [each for each in self._entries if with_hidden or not each.is_hidden]
 
-    def specs(self, *, enabled_only: bool = True) -> list[AgentSpec]:
+    def specs(self) -> list[AgentSpec]:
         """Those that can be used."""
         specs = (each.spec for each in self.entries() if each.spec is not None)
-        return [spec for spec in specs if spec.enabled or not enabled_only]
+        return [spec for spec in specs if spec.enabled]
 
     def entry(self, agent: str, where: Where | None = None) -> AgentEntry:
         """The file of an agent, whether it can be used or not; `where` finds one that another hides.

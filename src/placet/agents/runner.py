@@ -28,6 +28,7 @@ from placet.inference.profile import ProfileLike, profile_given, profile_of
 from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.proposal import Proposal, new_id
 from placet.ir.provenance import UNRECORDED, MessageText, Provenance, parts_of, text_of, typed
+from placet.policy.budget import Budget
 from placet.policy.permission import UNASKED, CallByCall, Posture, StanceOf
 from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice, Decision
@@ -42,7 +43,6 @@ from placet.turns.guided import guided
 from placet.turns.leading import say_started, turns_so_far
 from placet.turns.loop import TurnLoop
 from placet.turns.memory import turn_memory
-from placet.turns.on_budget import OnBudget
 from placet.turns.stopping import in_time
 
 if TYPE_CHECKING:
@@ -64,6 +64,11 @@ class _Steady(Wrapped):
         if request.temperature is None:
             request = msgspec.structs.replace(request, temperature=0.0)
         return super().stream(request)
+
+
+def spending(budget: OpenRun | Budget | None) -> Budget | None:
+    """The budget of an open run, or the one that is given."""
+    return budget if budget is None or isinstance(budget, Budget) else budget.spending
 
 
 class AgentRunner:
@@ -171,7 +176,7 @@ class AgentRunner:
         scope: Scope | None = None,
         cancel: Cancel | None = None,
         watch: Watch | None = None,
-        budget: OpenRun | None = None,
+        budget: OpenRun | Budget | None = None,
         parent: str | None = None,
         typed: Sequence[str] = (),
     ) -> AgentResult:
@@ -186,7 +191,8 @@ class AgentRunner:
             scope: On whose behalf the agent acts; its caller id is the agent's id if it has none.
             cancel: Request to stop.
             watch: Function that is called with every event as it happens.
-            budget: An open run whose budget the usage of this agent also counts against.
+            budget: An open run whose budget the usage of this agent also counts against; in a tool,
+                `ToolContext.budget`.
             parent: Id of the run that starts this one. `None`: that of `budget`.
             typed: Texts that the person typed in the conversations that led to this task, besides those in
                 the task; values in them count as the person's.
@@ -222,7 +228,7 @@ class AgentRunner:
         decide: Mapping[str, Decision | Choice] | None = None,
         cancel: Cancel | None = None,
         watch: Watch | None = None,
-        budget: OpenRun | None = None,
+        budget: OpenRun | Budget | None = None,
     ) -> AgentResult:
         """Resume a run that was interrupted or waits. If it has ended, return its result.
 
@@ -238,17 +244,26 @@ class AgentRunner:
             RunHeld: another process is executing it.
             UsageError: it is not a run of this agent, or began with another spec.
         """
-        with in_time(budget, cancel) as inner:
+        counted = spending(budget)
+        with in_time(counted, cancel) as inner:
             async with self.runtime.reopen_run(
-                run_id, decide=decide, cancel=inner, by_call=self._going_on
+                run_id,
+                decide=decide,
+                cancel=inner,
+                by_call=self._going_on,
+                counts_for=counted,
             ) as run:
                 if run.ended is not None:
                     if run.ended.loop is msgspec.UNSET and run.ended.outcome == "waiting":
                         turns = turns_so_far(run, self.runtime.tools)
-                        return sum_up(turns, self.spec, absent=self.missing)
-                    return result_of(run.ended, self.spec)
+                        result = sum_up(turns, self.spec, absent=self.missing)
+                    else:
+                        result = result_of(run.ended, self.spec)
+                    if counted is not None and result.turns:
+                        Budget(parent=counted, name=run_id).charge(result.usage, result.cost_usd)
+                    return result
                 kept = self._kept_of(run.about)
-                course = self._course(run, inner, watch, budget)
+                course = self._course(run, inner, watch)
                 if await course.go_on() is None:
                     known = kept.provenance or _unrecorded(kept, run.parent, kept.task)
                     await course.put(kept.task, known)
@@ -262,7 +277,7 @@ class AgentRunner:
         scope: Scope | None = None,
         cancel: Cancel | None = None,
         watch: Watch | None = None,
-        budget: OpenRun | None = None,
+        budget: OpenRun | Budget | None = None,
     ) -> AsyncIterator[Course]:
         """Open a run for several messages, for use with `async with`. The check of a goal is not run. Raises
         the errors of `run`.
@@ -284,7 +299,7 @@ class AgentRunner:
         scope: Scope | None,
         cancel: Cancel | None,
         watch: Watch | None,
-        budget: OpenRun | None,
+        budget: OpenRun | Budget | None,
         parent: str | None = None,
         *,
         provenance: Provenance | None = None,
@@ -299,7 +314,8 @@ class AgentRunner:
         if whose.caller_id is None:
             whose = msgspec.structs.replace(whose, caller_id=spec.id)
         run_id = run_id or new_id()
-        with in_time(budget, cancel) as inner:
+        counted = spending(budget)
+        with in_time(counted, cancel) as inner:
             async with self.runtime.open_run(
                 kept.about(run_id),
                 scope=whose,
@@ -307,16 +323,17 @@ class AgentRunner:
                 run_id=run_id,
                 budget=spec.limits.budget,
                 by_call=self._by_call(self._posture),
-                parent=parent or (budget.run_id if budget is not None else None),
+                parent=parent or (counted.name if counted is not None else None),
+                counts_for=counted,
             ) as run:
                 say_started(run, task=text, model=name, tools=self.offered(), limits=spec.limits)
-                yield self._course(run, inner, watch, budget)
+                yield self._course(run, inner, watch)
 
     def offered(self) -> list[str]:
         """Return the names of the tools that the model is offered."""
         return self.runtime.tools.names()
 
-    def _course(self, run: OpenRun, cancel: Cancel, watch: Watch | None, budget: OpenRun | None) -> Course:
+    def _course(self, run: OpenRun, cancel: Cancel, watch: Watch | None) -> Course:
         spec, tools = self.spec, self.runtime.tools
         call_s = spec.limits.call_s
         offer = Offer(
@@ -330,8 +347,6 @@ class AgentRunner:
         )
         router = router_for(tools, tools.names())
         model: Model = guided(_Steady(self.model), self._profile or profile_of(self.model), router)
-        if budget is not None:
-            model = OnBudget(model, budget)
         loop = TurnLoop(
             run,
             model,
@@ -347,7 +362,7 @@ class AgentRunner:
             memory=turn_memory(self.runtime, f"Agent '{spec.id}'") if spec.memory else None,
             router=router,
         )
-        return Course(run, loop, spec, cancel, self._workspace, self._isolation, self.missing, budget)
+        return Course(run, loop, spec, cancel, self._workspace, self._isolation, self.missing)
 
     def _by_call(self, posture: Posture | None) -> CallByCall:
         return CallByCall(

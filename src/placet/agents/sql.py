@@ -1,4 +1,4 @@
-"""Versions and records of agents in SQLite or Postgres.
+"""Versions, records and tests of agents in SQLite or Postgres.
 
 Keep true: versions are numbered one process at a time.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
-from placet.agents.versions import MOST_VERSIONS, SuccessRecord, Version, digest_of
+from placet.agents.report import Report
+from placet.agents.versions import MOST_VERSIONS, StoredReport, SuccessRecord, Version, digest_of
 from placet.errors import StorageDamaged
 from placet.storage.database import Database
 from placet.storage.migrate import Migrations, migrate
@@ -25,7 +27,12 @@ MIGRATIONS = Migrations(
             " PRIMARY KEY (place, agent, number))",
             "CREATE TABLE agent_runs (place TEXT NOT NULL, agent TEXT NOT NULL, run_id TEXT NOT NULL,"
             " at DOUBLE PRECISION NOT NULL, succeeded BIGINT NOT NULL, PRIMARY KEY (place, agent, run_id))",
-        ]
+        ],
+        [
+            "CREATE TABLE agent_reports (place TEXT NOT NULL, agent TEXT NOT NULL,"
+            " at DOUBLE PRECISION NOT NULL, digest TEXT NOT NULL, report TEXT NOT NULL,"
+            " PRIMARY KEY (place, agent))",
+        ],
     ],
 )
 
@@ -35,7 +42,7 @@ _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM agent_versions WHERE place = ? AND
 
 def has_agents(database: Database) -> bool:
     """Whether anything was ever kept there. Whoever only reads cannot make the tables to find out."""
-    return database.read(lambda t: t.has_table("agent_versions"))
+    return database.has_table("agent_versions")
 
 
 class SqlAgents:
@@ -78,7 +85,7 @@ class SqlAgents:
     def versions(self, place: str, agent: str) -> Sequence[Version]:
         """The newest first."""
         where = (searchable(place), searchable(agent))
-        rows = self._database.read(lambda t: t.execute(f"{_SELECT} DESC", where))
+        rows = self._database.select(f"{_SELECT} DESC", where)
         try:
             return [msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Version) for row in rows]
         except msgspec.ValidationError as error:
@@ -91,24 +98,43 @@ class SqlAgents:
     def count(self, place: str, agent: str, run_id: str, *, succeeded: bool) -> None:
         """Note how a run ended."""
         row = (searchable(place), searchable(agent), searchable(run_id), self._clock(), int(succeeded))
-        self._database.write(
-            lambda t: t.execute(
-                "INSERT INTO agent_runs (place, agent, run_id, at, succeeded) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (place, agent, run_id) DO UPDATE SET at = excluded.at,"
-                " succeeded = excluded.succeeded",
-                row,
-            )
-        ).result()
+        self._database.execute(
+            "INSERT INTO agent_runs (place, agent, run_id, at, succeeded) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (place, agent, run_id) DO UPDATE SET at = excluded.at,"
+            " succeeded = excluded.succeeded",
+            row,
+        )
 
     def records(self, place: str) -> Mapping[str, SuccessRecord]:
         """How the runs of all agents of a place went."""
-        rows = self._database.read(
-            lambda t: t.execute(
-                "SELECT agent, COUNT(*), SUM(succeeded) FROM agent_runs WHERE place = ? GROUP BY agent",
-                (searchable(place),),
-            )
+        rows = self._database.select(
+            "SELECT agent, COUNT(*), SUM(succeeded) FROM agent_runs WHERE place = ? GROUP BY agent",
+            (searchable(place),),
         )
         return {
             str(agent): SuccessRecord(runs=int(str(runs)), succeeded=int(str(succeeded)))
             for agent, runs, succeeded in rows
         }
+
+    def store_report(self, place: str, agent: str, text: str, report: Report) -> None:
+        """Put the test of an agent in the place of the one before."""
+        encoded = searchable(msgspec.json.encode(report).decode())
+        row = (searchable(place), searchable(agent), self._clock(), digest_of(text), encoded)
+        self._database.execute(
+            "INSERT INTO agent_reports (place, agent, at, digest, report) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (place, agent) DO UPDATE SET at = excluded.at, digest = excluded.digest,"
+            " report = excluded.report",
+            row,
+        )
+
+    def reports(self, place: str) -> Mapping[str, StoredReport]:
+        """The newest test of each agent of a place."""
+        rows = self._database.select(
+            "SELECT agent, at, digest, report FROM agent_reports WHERE place = ?", (searchable(place),)
+        )
+        found: dict[str, StoredReport] = {}
+        for agent, at, digest, report in rows:
+            with suppress(msgspec.DecodeError):  # One of another version is as good as none.
+                decoded = msgspec.json.decode(str(report), type=Report)
+                found[str(agent)] = StoredReport(at=float(str(at)), digest=str(digest), report=decoded)
+        return found

@@ -1,4 +1,4 @@
-"""What is kept of agents: every version of their files, and how their runs went.
+"""What is stored of agents: every version of their files, how their runs went, and their newest test.
 
 Keep true:
 1. A version never changes. A text that is the newest already makes no new one.
@@ -13,6 +13,8 @@ from hashlib import sha256
 from typing import Protocol
 
 import msgspec
+
+from placet.agents.report import Report
 
 MOST_VERSIONS = 1_000
 """Of one agent; the oldest go."""
@@ -41,6 +43,16 @@ class SuccessRecord(msgspec.Struct, frozen=True, kw_only=True):
     succeeded: int = 0
 
 
+class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest test of an agent on all its scenarios."""
+
+    at: float
+    """When it ended; seconds since the epoch."""
+    digest: str
+    """Of the file that was tested."""
+    report: Report
+
+
 class AgentStore(Protocol):
     """Versions and records of agents. A place is "user", or the folder of a project."""
 
@@ -60,6 +72,14 @@ class AgentStore(Protocol):
         """How the runs of all agents of a place went."""
         ...
 
+    def store_report(self, place: str, agent: str, text: str, report: Report) -> None:
+        """Put the test of an agent, whose file has this text, in the place of the one before."""
+        ...
+
+    def reports(self, place: str) -> Mapping[str, StoredReport]:
+        """The newest test of each agent of a place."""
+        ...
+
 
 def digest_of(text: str) -> str:
     """By which versions are told apart."""
@@ -73,6 +93,7 @@ class MemoryAgents:
         self._clock = clock
         self._versions: dict[tuple[str, str], list[Version]] = {}
         self._runs: dict[tuple[str, str, str], bool] = {}
+        self._reports: dict[tuple[str, str], StoredReport] = {}
 
     def keep(self, place: str, agent: str, suffix: str, text: str) -> Version:
         """The newest version."""
@@ -109,3 +130,12 @@ class MemoryAgents:
                 before = found.get(agent, SuccessRecord())
                 found[agent] = SuccessRecord(runs=before.runs + 1, succeeded=before.succeeded + succeeded)
         return found
+
+    def store_report(self, place: str, agent: str, text: str, report: Report) -> None:
+        """Put the test of an agent in the place of the one before."""
+        made = StoredReport(at=self._clock(), digest=digest_of(text), report=report)
+        self._reports[place, agent] = made
+
+    def reports(self, place: str) -> Mapping[str, StoredReport]:
+        """The newest test of each agent of a place."""
+        return {agent: made for (where, agent), made in self._reports.items() if where == place}

@@ -11,12 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+from msgspec.structs import replace
+
 if TYPE_CHECKING:
+    from placet.agents.registry import AgentEntry
+    from placet.agents.report import Report
     from placet.agents.scenarios import Trying
+    from placet.app.app import Records
     from placet.app.governance import Question
+    from placet.app.options import RunOptions
     from placet.inference.roles import Models
     from placet.redaction import Redactor
-    from placet.sandbox.isolation import Level
 
 
 class TrialApp(NamedTuple):
@@ -44,33 +50,30 @@ class TrialApp(NamedTuple):
 
 @contextmanager
 def open_trials(
-    *,
-    model: str | None,
-    tools: str | None = None,
-    policies: str | None = None,
-    isolation: Level | None = None,
-    at_once: int,
-    confirm: Callable[[Question], bool] | None = None,
+    options: RunOptions, *, at_once: int, confirm: Callable[[Question], bool] | None = None
 ) -> Iterator[TrialApp]:
     """What agents are tried with in this folder; closed afterwards. Nothing of a trial is kept.
 
     Raises: what `open_app` raises; ModelMissing: no model is set up.
     """
     from placet.agents.scenarios import Trying
-    from placet.app.app import NOWHERE, open_app
+    from placet.app.app import open_app
     from placet.app.assistant import model_of
 
-    with open_app(
-        db=NOWHERE,
-        tools=tools,
-        policies=policies,
-        isolation=isolation or "process",
-        model=model,
-        confirm=confirm,
-        binds=False,
-    ) as app:
+    options = replace(options, isolation=options.isolation or "process")
+    with open_app(options, confirm=confirm, binds=False) as app:
         trying = Trying(app.runtime, model_of(app.attached), isolation=app.confined, at_once=at_once)
         yield TrialApp(trying, app.redactor, dict(app.runtime.tools.withheld))
+
+
+def store_report(records: Records, entry: AgentEntry, report: Report, redactor: Redactor) -> None:
+    """Store the test of an agent on all its scenarios, and let the log know."""
+    shown = msgspec.convert(redactor.value(msgspec.to_builtins(report)), type(report))
+    records.agents.store_report(entry.place.key, entry.id, entry.text, shown)
+    records.note(
+        "agent_tested",
+        data={"agent": entry.id, "k": report.k, "passed": report.passed, "of": len(report.scenarios)},
+    )
 
 
 def embedder_here(model: str | None = None) -> Models | None:
@@ -79,7 +82,7 @@ def embedder_here(model: str | None = None) -> Models | None:
     from placet.app.models import attach
 
     rules = gather(Path.cwd(), os.environ, tools=NO_TOOLS)
-    models = attach(model, rules.models, os.environ).models
+    models = attach(model, rules.own.models, os.environ).models
     return models if models is not None and models.makes_vectors else None
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from placet.app.app import App
     from placet.app.governance import Question
     from placet.app.trust import Snapshot
-    from placet.inference.model import Model
     from placet.policy.permission import Posture
 
 Confirm = Callable[["Question"], bool]
@@ -165,14 +164,14 @@ def open_agents(
 
 def missing_tools(names: Iterable[str]) -> list[str]:
     """Of these tools, why those that are not there are not, in words; nothing where that cannot be told."""
-    from placet.app.app import ON_PAPER, open_app
+    from placet.app.app import open_app
     from placet.errors import PlacetError
 
     wanted = list(names)
     if not wanted:
         return []
     try:
-        with open_app(asking=ON_PAPER) as app:
+        with open_app(on_paper=True) as app:
             tools = app.runtime.tools
             return [tools.missing(name) for name in wanted if name not in tools]
     except PlacetError:
@@ -190,16 +189,16 @@ def place_of(agent: str) -> str | None:
         return None
 
 
-def posture_for(app: App, agent: str, *, yes_to: str | None, has_permissions: bool) -> Posture | None:
-    """What an agent may do without asking: as `yes_to` says, else the permissions that were chosen for this
-    time, else the settings, which may name the agent."""
+def posture_for(app: App, agent: str) -> Posture | None:
+    """What an agent may do without asking: as the app's options say (`yes_to`, then `permissions`), else the
+    settings, which may name the agent."""
     from placet.app.assistant import posture_of, settled_posture
     from placet.app.governance import own_settings
     from placet.app.settings import Wish
     from placet.policy.permission import Permissions
 
-    posture = posture_of(yes_to)
-    if posture is not None or has_permissions:
+    posture = posture_of(app.options.yes_to)
+    if posture is not None or app.options.permissions is not None:
         return posture
     found = app.runtime.permissions
     whose = Permissions(standing=found.posture(agent)) if found is not None else None
@@ -212,14 +211,7 @@ def posture_for(app: App, agent: str, *, yes_to: str | None, has_permissions: bo
     return settled_posture(mine, whose)
 
 
-def make_runner(
-    app: App,
-    spec: AgentSpec,
-    *,
-    yes_to: str | None = None,
-    has_permissions: bool = False,
-    model: Model | None = None,
-) -> AgentRunner:
+def make_runner(app: App, spec: AgentSpec) -> AgentRunner:
     """A runner for an agent with the tools and the model of an app.
 
     Raises:
@@ -230,9 +222,9 @@ def make_runner(
 
     return AgentRunner(
         app.runtime,
-        model if model is not None else model_of(app.attached),
+        model_of(app.attached),
         spec,
-        posture=posture_for(app, spec.id, yes_to=yes_to, has_permissions=has_permissions),
+        posture=posture_for(app, spec.id),
         workspace=app.workspace,
         isolation=app.confined,
         spill=app.spill,

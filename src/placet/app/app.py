@@ -6,12 +6,15 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from placet.app.files import load_state, unusable
+from placet.app.options import RunOptions
 from placet.app.tool_file import load_with_reach
+from placet.storage.lease import LEASE_S
 
 if TYPE_CHECKING:
     from placet.agents.sql import SqlAgents
@@ -22,11 +25,12 @@ if TYPE_CHECKING:
     from placet.approvals.approval import Approval
     from placet.approvals.ledger import ApprovalLedger
     from placet.approvals.sql import SqlApprovals
-    from placet.coder.repairs_sql import SqlRepairs
+    from placet.coder.repairs import Repairs
     from placet.coder.store_sql import SqlSessions
-    from placet.durable.sql import RunSummary, SqlJournal
+    from placet.durable.sql import SqlJournal
     from placet.events.costs import RunPlace
     from placet.events.jsonl import JsonlSink
+    from placet.events.log import EventLog
     from placet.events.sql import SqlEvents
     from placet.inference.choice import Chosen
     from placet.ir.json_value import JsonValue
@@ -35,13 +39,10 @@ if TYPE_CHECKING:
     from placet.memory.memory import Memory
     from placet.redaction import Redactor
     from placet.runtime.asking import Person
-    from placet.runtime.journal import RunRecord
     from placet.runtime.runtime import Runtime
-    from placet.runtime.schedule import Schedule
     from placet.runtime.spill import Spill
     from placet.runtime.sql import SqlTrajectories
     from placet.sandbox.confinement import Isolation
-    from placet.sandbox.isolation import Level
     from placet.sandbox.workspace import Workspace
     from placet.storage.database import Database
     from placet.tools.tool import Tool
@@ -70,11 +71,13 @@ class Records:
         context: Mapping[str, JsonValue],
         anchor: Path,
         redactor: Redactor | None = None,
+        lease_s: float = LEASE_S,
     ) -> None:
         self.database = database
         self._context = context
         self._anchor = anchor
         self._redactor = redactor
+        self._lease_s = lease_s
 
     @cached_property
     def events(self) -> SqlEvents:
@@ -89,7 +92,9 @@ class Records:
         """The runs, and what it takes to resume them."""
         from placet.durable.sql import SqlJournal
 
-        return SqlJournal(self.database, context=self._context, redactor=self._redactor)
+        return SqlJournal(
+            self.database, context=self._context, redactor=self._redactor, lease_s=self._lease_s
+        )
 
     @cached_property
     def approvals(self) -> SqlApprovals:
@@ -106,11 +111,11 @@ class Records:
         return SqlSessions(self.database)
 
     @cached_property
-    def repairs(self) -> SqlRepairs:
+    def repairs(self) -> Repairs:
         """What helped when checks failed."""
-        from placet.coder.repairs_sql import SqlRepairs
+        from placet.coder.repairs import Repairs
 
-        return SqlRepairs(self.database, redactor=self._redactor)
+        return Repairs(self.database, redactor=self._redactor)
 
     @cached_property
     def trajectories(self) -> SqlTrajectories:
@@ -155,11 +160,17 @@ class Records:
 
     def note(self, kind: str, **more: Any) -> None:
         """Let the log know of something that a person has done outside of a run."""
+        with self.log() as log:
+            log.append(kind, **more)
+
+    @contextmanager
+    def log(self) -> Iterator[EventLog]:
+        """The log, for what a person does outside of a run; on disk at the end."""
         from placet.events.log import EventLog
         from placet.redaction import Redactor
 
         log = EventLog(sinks=[self.events], redactor=Redactor(known_secrets(os.environ)))
-        log.append(kind, **more)
+        yield log
         log.flush()
 
     def run_id(self, given: str) -> str:
@@ -193,11 +204,11 @@ class Records:
         self.database.close()
 
 
-def database_url(named: str | None, environment: Mapping[str, str] | None = None) -> str:
+def database_url(named: str | None) -> str:
     """Which database: the named one, or the default of this folder and person."""
     from placet.storage.location import default_url
 
-    return named or default_url(os.environ if environment is None else environment, Path.cwd())
+    return named or default_url(os.environ, Path.cwd())
 
 
 def database_files(named: str | None) -> dict[str, str | None]:
@@ -227,11 +238,14 @@ def open_records(
     *,
     create: bool = False,
     writes: bool = False,
-    context: Mapping[str, JsonValue] | None = None,
+    options: RunOptions | None = None,
     anchor: Path | None = None,
     redactor: Redactor | None = None,
+    lease_s: float = LEASE_S,
 ) -> Iterator[Records]:
-    """What is kept in the database `db`, or in the default one. Whoever begins runs brings a `redactor`.
+    """What is kept in the database `db`, or in the default one. Whoever begins runs brings a `redactor`, and
+    the `options` that are stored with them; its runs can be taken over after `lease_s` seconds without a sign
+    of life.
 
     Raises:
         StorageError: it cannot be opened, or is not there and `create` is false.
@@ -257,7 +271,8 @@ def open_records(
         if file is not None:
             note_log(file, os.environ)
         anchors = anchor or user_folder(os.environ) / "anchors"
-        records = Records(database, context or {}, anchors, redactor)
+        context = {} if options is None else msgspec.to_builtins(options)
+        records = Records(database, context, anchors, redactor, lease_s)
         try:
             yield records
         finally:
@@ -273,6 +288,7 @@ class App:
         sink: JsonlSink | None,
         records: Records | None,
         *,
+        options: RunOptions,
         spill: Spill,
         sources: Mapping[str, str],
         reach: Mapping[str, Reach],
@@ -288,6 +304,8 @@ class App:
         self.runtime = runtime
         self.sink = sink
         self.records = records
+        self.options = options
+        """The options it was opened with."""
         self.spill = spill
         """Where outputs are kept that are too long to be shown."""
         self.sources = sources
@@ -364,63 +382,33 @@ class App:
             self.sink.close()
 
 
-class Asking(NamedTuple):
-    """How people are asked about what needs an approval."""
-
-    patience_s: float | None = 0
-    """How long a run waits for an answer before it lets go, to be resumed; None is as long as it takes."""
-    expires_s: float | None = None
-    """How long a question can be answered."""
-    only_on_paper: bool = False
-    """Nothing runs: it is enough to know that somebody could be asked."""
-
-
-LET_GO = Asking()
-"""Ask, and let go of the run at once."""
-
-ON_PAPER = Asking(only_on_paper=True)
-"""Nothing runs."""
-
-
 @contextmanager
 def open_app(
+    options: RunOptions = RunOptions(),  # noqa: B008  (frozen)
     *,
-    tools: str | None = None,
-    state: str | None = None,
-    policies: str | None = None,
-    permissions: str | None = None,
-    schedule: Schedule = "levels",
-    log: str | None = None,
     db: str | None = NOWHERE,
     create: bool = True,
-    start: Path | None = None,
-    confirm: Callable[[Question], bool] | None = None,
-    asking: Asking = LET_GO,
-    plan: str | None = None,
-    isolation: Level | None = None,
-    began_with: Level | None = None,
-    workspace: str | None = None,
+    log: str | None = None,
+    wait_s: float | None = 0,
+    on_paper: bool = False,
     binds: bool = True,
-    model: str | None = None,
-    person: Person | None = None,
-    record: str | None = None,
-    kept: Mapping[str, JsonValue] | None = None,
     memory: bool = False,
+    person: Person | None = None,
+    confirm: Callable[[Question], bool] | None = None,
+    lease_s: float = LEASE_S,
 ) -> Iterator[App]:
-    """A runtime made from files, closed afterwards; with a database, one whose runs can be resumed.
+    """A runtime made from files, closed afterwards; with a database, one whose runs can be resumed: their
+    options are stored with them.
 
-    Rules and settings are those that hold in the folder `start` (the working directory), and `policies`.
-    `permissions` is a posture that the person has chosen for this time. `confirm` asks the person whether to
-    trust what the folder brings. File tools write none of these files, nor `plan`.
+    File tools write none of the files that the options name. With a workspace tools work in that folder and
+    plans are bound to it, unless it does not bind: loops of turns keep what they have done. Rules, settings
+    and records stay those of the options' folder.
 
-    `isolation` is what the person asks for besides what settings require, and `began_with` what a run had to
-    have that is resumed. With `workspace` tools work in that folder and plans are bound to it, unless it does
-    not bind: loops of turns keep what they have done. Rules, settings and records stay those of `start`.
-
-    `model` is who answers, whatever the settings say. A `person` can be asked right here. Whoever leads the
-    runs records them in `record`, which no tool reads or writes. `kept` is kept with each run besides what it
-    takes to set up the same again. With `memory` the runtime has the memory of the database, also where the
-    settings do not ask for it; without a database, an empty one.
+    A run waits `wait_s` for a person's answer before it suspends, to be resumed; None is as long as it takes.
+    `on_paper` is for apps that run nothing: it is enough to know that somebody could be asked. A `person` can
+    be asked right here, and `confirm` asks whether to trust what the folder brings. With `memory` the runtime
+    has the memory of the database, also where the settings do not ask for it; without a database, an empty
+    one.
 
     Raises:
         InputError: one of the files cannot be used, or the folder is not trusted and wants to be.
@@ -442,22 +430,25 @@ def open_app(
     from placet.runtime.runtime import Runtime
     from placet.sandbox.confinement import withheld_words
     from placet.tools.builtin import basic_tools
+    from placet.tools.builtin.git import NAME as GIT_COMMIT
+    from placet.tools.builtin.git import why_no_commits
     from placet.tools.given import tools_given
 
     with ExitStack() as stack:
-        here = start or Path.cwd()
-        rules = gather(here, os.environ, policies=policies, tools=tools, confirm=confirm)
+        here = Path(options.folder) if options.folder is not None else Path.cwd()
+        rules = gather(here, os.environ, policies=options.policies, tools=options.tools, confirm=confirm)
         spill = spill_here(here)
-        needed = required(rules.folder, rules.isolation, os.environ, asked=isolation, began_with=began_with)
+        needed = required(
+            rules.folder, rules.isolation, os.environ, asked=options.isolation, began_with=options.required
+        )
         confined = isolation_for(needed, rules, os.environ)
-        began = (tools, policies, state, log, plan, record, _model_file(model))
-        sealed = [each for each in began if each is not None]
-        place = _workspace(workspace, rules.folder, here, db, spill, sealed, record)
+        sealed = [*options.files, *([log] if log is not None else ())]
+        place = _workspace(options, rules.folder, here, db, spill, sealed)
         stack.callback(place.close)
-        if needed.is_checked and not asking.only_on_paper:
-            check_isolation(confined, place, way_out(needed, rules.isolation, isolation))
+        if needed.is_checked and not on_paper:
+            check_isolation(confined, place, way_out(needed, rules.isolation, options.isolation))
         found: Sequence[Tool[..., Any]] = ()
-        names = rules.command_host_names
+        names = rules.own.command_host_names
         reach = {"shell": Reach("nothing" if needed.level == "none" else "sandbox", names)}
         own: Mapping[str, Reach] = {}
         if rules.tools is not None:
@@ -468,39 +459,31 @@ def open_app(
         tools_given([*found, *served])  # A tool of a file must not stand in for one of a server.
         sources = {tool.name: f"MCP server {tool.name.partition('.')[0]}" for tool in served}
         sources |= {tool.name: rules.tools or "" for tool in found}
-        attached = attach(model, rules.models, os.environ)
+        attached = attach(options.model, rules.own.models, os.environ)
         reach |= dict.fromkeys(MODEL_TOOLS, MODEL)
         reach |= {**dict.fromkeys((tool.name for tool in served), SERVER), **own}
         granted = rules.permissions
-        if permissions is not None:
-            granted = Permissions(standing=Posture.named(permissions))
-        values = load_state(state) if state is not None else {}
+        if options.permissions is not None:
+            granted = Permissions(standing=Posture.named(options.permissions))
+        values = load_state(options.state) if options.state is not None else {}
         redactor = Redactor(known_secrets(os.environ))
         records = None
         if db != NOWHERE and database_url(db) != NOWHERE:
-            context = set_up_of(
-                tools=tools,
-                policies=policies,
-                permissions=permissions,
-                schedule=schedule,
-                folder=here,
-                expires_s=asking.expires_s,
-                isolation=needed.level,
-                asked=isolation,
-                state=state,
-                plan=plan,
-                model=model,
-                workspace=workspace if not binds else None,
-            )
-            context |= kept or {}
+            stored = options.settled(required=needed.level, policies_sha256=rules.policies_sha256)
             records = stack.enter_context(
-                open_records(db, create=create, writes=True, context=context, redactor=redactor)
+                open_records(
+                    db, create=create, writes=True, options=stored, redactor=redactor, lease_s=lease_s
+                )
             )
         events = EventLog(redactor=redactor)
         if records is not None:
             events.add_sink(records.events)
+        if rules.own.otel is not None and not on_paper:
+            from placet.app.telemetry import export_traces
+
+            stack.callback(export_traces(events, rules.own.otel))
         attached_memory: Memory | None = None
-        if records is not None and (memory or rules.memory):
+        if records is not None and (memory or rules.own.memory):
             from placet.app.memory import memory_of
 
             attached_memory = memory_of(records, start=here)
@@ -516,34 +499,38 @@ def open_app(
             attached_memory.skills.folders = folder_skills(here, os.environ).skills
             own_tools += script_tools(attached_memory, place, confined)
         ledger: ApprovalLedger | None = records.approvals if records is not None else None
-        if asking.only_on_paper:
+        if on_paper:
             ledger = MemoryApprovals()
         runtime = Runtime(
             tools=found,
             state=values,
             policies=rules.policies,
             permissions=granted,
-            schedule=schedule,
+            schedule=options.schedule,
             events=events,
             journal=records.journal if records is not None else None,
             approvals=ledger,
-            patience_s=asking.patience_s if records is not None else None,
-            approvals_expire_s=asking.expires_s,
-            folder=str(rules.folder if workspace is None else place.folder),
+            patience_s=wait_s if records is not None else None,
+            approvals_expire_s=options.expires_s,
+            folder=str(rules.folder if options.workspace is None else place.folder),
             # Without a ledger that is kept, what is asked here is known to this process alone.
             person=person,
             builtin=[*own_tools, *served],
             # Where nothing can be missing nobody has to wait for the self-test.
             isolation=confined if needed.is_checked or needed.lowering is not None else None,
-            workspace=place if workspace is not None and binds else None,
-            snapshots=snapshots_but(sealed) if workspace is not None and binds else None,
+            workspace=place if options.workspace is not None and binds else None,
+            snapshots=snapshots_but(sealed) if options.workspace is not None and binds else None,
             model=attached.models,
             memory=attached_memory,
-            trajectories=records.trajectories if records is not None and rules.auto_distill else None,
-            auto_distill=rules.auto_distill and attached_memory is not None and attached.models is not None,
+            trajectories=records.trajectories if records is not None and rules.own.auto_distill else None,
+            auto_distill=rules.own.auto_distill
+            and attached_memory is not None
+            and attached.models is not None,
         )
         runtime.recovery = FolderRecovery(place)
         runtime.tools.hints.update(attached.hints)
+        if GIT_COMMIT not in runtime.tools:
+            runtime.tools.hints[GIT_COMMIT] = why_no_commits(str(place.folder))
         runtime.tools.elsewhere |= known_mcp_tools(servers)
         runtime.policies.general = rules.general
         for name in runtime.tools.withheld:
@@ -553,17 +540,18 @@ def open_app(
             runtime,
             None,
             records,
+            options=options,
             spill=spill,
             sources=sources,
             reach=reach,
             required=needed,
             workspace=place,
             attached=attached,
-            attach=lambda name: attach(name, rules.models, os.environ),
+            attach=lambda name: attach(name, rules.own.models, os.environ),
             confined=confined,
             sealed=sealed,
-            trusted=rules.trusted_tools,
-            uses_memory=rules.memory and attached_memory is not None,
+            trusted=rules.own.trusted_tools,
+            uses_memory=rules.own.memory and attached_memory is not None,
         )
         stack.callback(app.close)
         if log is not None:
@@ -573,13 +561,7 @@ def open_app(
 
 
 def _workspace(
-    named: str | None,
-    project: Path,
-    start: Path,
-    db: str | None,
-    spill: Spill,
-    sealed: Sequence[str],
-    record: str | None,
+    options: RunOptions, project: Path, start: Path, db: str | None, spill: Spill, sealed: Sequence[str]
 ) -> Workspace:
     """Where tools work, and what of it they leave alone."""
     from placet.sandbox.workspace import Workspace
@@ -589,13 +571,13 @@ def _workspace(
     for url in (db, None):
         # Also where nothing is kept this time: the default one holds what was approved before.
         closed += [Path(each) for each in database_files(url).values() if each]
-    if record is not None:
+    if options.record is not None:
         # It holds whole answers, with what is taken out of all else.
-        closed.append(Path(record))
-    if named is not None:
+        closed.append(Path(options.record))
+    if options.workspace is not None:
         # The rules that hold are not those of the workspace, and may well lie in it.
         closed += project_folders(start)
-    return Workspace(named or project, readable=[spill.folder], closed=closed, sealed=sealed)
+    return Workspace(options.workspace or project, readable=[spill.folder], closed=closed, sealed=sealed)
 
 
 def snapshots_but(sealed: Iterable[str]) -> Snapshots:
@@ -637,75 +619,6 @@ def secrets_of(environment: Mapping[str, str]) -> list[str]:
         and name not in ("PWD", "OLDPWD")
         and known.value({name: value}) != {name: value}
     ]
-
-
-def set_up_of(
-    *,
-    tools: str | None,
-    policies: str | None,
-    permissions: str | None,
-    schedule: Schedule,
-    folder: Path,
-    expires_s: float | None,
-    isolation: Level | None = None,
-    asked: Level | None = None,
-    state: str | None = None,
-    plan: str | None = None,
-    model: str | None = None,
-    workspace: str | None = None,
-) -> dict[str, JsonValue]:
-    """What it takes to set up the same runtime again, from anywhere on this machine. What the folder brings
-    is not in it: that is found and judged anew each time. `asked`, `state` and `plan` are for whoever wants
-    to start the same once more: a run that is resumed has them already. `workspace` is for runs that are not
-    bound to it; the others know it themselves."""
-    made: dict[str, JsonValue] = {"schedule": schedule, "folder": str(folder.absolute())}
-    if isolation is not None:
-        made["isolation"] = isolation
-    if asked is not None:
-        made["asked_isolation"] = asked
-    if state is not None:
-        made["state"] = str(Path(state).absolute())
-    if plan is not None:
-        made["plan"] = str(Path(plan).absolute())
-    if model is not None:
-        made["model"] = from_anywhere(model)
-    if workspace is not None:
-        made["workspace"] = str(Path(workspace).absolute())
-    if permissions is not None:
-        made["permissions"] = permissions
-    if expires_s is not None:
-        made["expire"] = expires_s
-    if tools is not None:
-        made["tools"] = str(Path(tools).absolute())
-        made["tools_sha256"] = digest_of(tools)
-    if policies is not None:
-        made["policies"] = str(Path(policies).absolute())
-    return made
-
-
-def from_anywhere(model: str) -> str:
-    """The name of a model that means the same in any folder."""
-    path = _model_file(model)
-    return model if path is None else f"{model.partition(':')[0]}:{Path(path).absolute()}"
-
-
-def _model_file(model: str | None) -> str | None:
-    """The file that a model's answers come from, where it is one."""
-    kind, colon, path = (model or "").partition(":")
-    return path if colon and kind in ("replay", "scripted") else None
-
-
-def is_a_programs(summary: RunSummary, record: RunRecord) -> bool:
-    """Whether a program began the run, under rules that are not known on the command line."""
-    return "folder" not in summary.context and bool(record.policies)
-
-
-def digest_of(path: str) -> str | None:
-    """By which a changed file is noticed; None if it cannot be read."""
-    try:
-        return sha256(Path(path).read_bytes()).hexdigest()
-    except (OSError, ValueError):
-        return None
 
 
 def _open_log(path: str) -> JsonlSink:

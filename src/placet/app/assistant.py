@@ -6,8 +6,6 @@ Keep true: what decides how a run goes on is kept with the run, so that it goes 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,11 +13,11 @@ import msgspec
 if TYPE_CHECKING:
     from placet.app.app import App
     from placet.app.models import Attached
+    from placet.app.options import RunOptions
     from placet.app.settings import Settings
     from placet.assistant.assistant import Assistant
     from placet.durable.sql import RunSummary
     from placet.inference.model import Model
-    from placet.ir.json_value import JsonValue
     from placet.policy.permission import Permissions, Posture
     from placet.runtime.journal import RunRecord
     from placet.turns.limits import TurnLimits
@@ -27,39 +25,11 @@ if TYPE_CHECKING:
 YES_TO = ("none", "read_only", "sandbox_edit", "full_access")
 """What may be done without asking."""
 
-_YES_TO, _RECORD = "yes_to", "record"
 
-
-def set_up(yes_to: str | None, record: str | None) -> dict[str, JsonValue]:
-    """What is kept with a run, so that it goes on as it began."""
-    made: dict[str, JsonValue] = {}
-    if yes_to is not None:
-        made[_YES_TO] = yes_to
-    if record is not None:
-        made[_RECORD] = str(Path(record).absolute())
-    return made
-
-
-def kept_set_up(context: Mapping[str, JsonValue]) -> tuple[str | None, str | None]:
-    """What a run began with: what was to be done without asking, and where answers are recorded."""
-    yes_to, record = context.get(_YES_TO), context.get(_RECORD)
-    return (
-        yes_to if isinstance(yes_to, str) and yes_to in YES_TO else None,
-        record if isinstance(record, str) else None,
-    )
-
-
-def make_assistant(
-    app: App,
-    *,
-    yes_to: str | None = None,
-    has_permissions: bool = False,
-    limits: TurnLimits | None = None,
-    since: Posture | None = None,
-) -> Assistant:
+def make_assistant(app: App, *, limits: TurnLimits | None = None, since: Posture | None = None) -> Assistant:
     """An assistant with the tools and the model of an app. What needs asking is said by the posture that the
-    person has set `since` a run began, else by `yes_to`, else by the permissions that the person has chosen
-    for the app if it `has_permissions`, else by the settings.
+    person has set `since` a run began, else by the app's options (`yes_to`, then `permissions`), else by the
+    settings.
 
     Raises:
         ModelMissing: no model is set up.
@@ -67,8 +37,8 @@ def make_assistant(
     from placet.app.governance import own_settings
     from placet.assistant.assistant import Assistant
 
-    posture = since or posture_of(yes_to)
-    if posture is None and not has_permissions:
+    posture = since or posture_of(app.options.yes_to)
+    if posture is None and app.options.permissions is None:
         posture = settled_posture(own_settings(os.environ), app.runtime.permissions)
     return Assistant(
         app.runtime,
@@ -135,27 +105,20 @@ def posture_words(posture: Posture) -> str:
     return ", ".join(f"{tier}: {posture.to(tier)}" for tier in TIERS)
 
 
-def limits_for(
-    app: App,
-    *,
-    turns: int | None,
-    tokens: int | None,
-    cost_usd: float | None,
-    time_s: float | None,
-) -> TurnLimits:
-    """How far it may go; how much the model can read is what is known of it."""
+def limits_for(app: App) -> TurnLimits:
+    """The limits that the app's options set; how much the model can read is what is known of it."""
     from placet.inference.prices import facts_of
     from placet.inference.profile import profile_of
     from placet.turns.limits import TurnLimits
 
     facts = facts_of(app.chosen.name) if app.chosen is not None else None
     set_context = profile_of(app.attached.models).context_tokens
-    named = {"turns": turns} if turns is not None else {}
+    options = app.options
     return TurnLimits(
-        **named,
-        tokens=tokens,
-        cost_usd=cost_usd,
-        time_s=time_s,
+        **({"turns": options.turns} if options.turns is not None else {}),
+        tokens=options.tokens,
+        cost_usd=options.cost_usd,
+        time_s=options.time_s,
         context_tokens=set_context or (facts.context if facts is not None else None),
     )
 
@@ -177,17 +140,21 @@ def began_here(summary: RunSummary, record: RunRecord) -> None:
         )
 
 
-def workspace_kept(context: Mapping[str, JsonValue]) -> str | None:
-    """The folder that a run works in, where one was named.
+def posture_since(app: App, run_id: str) -> Posture | None:
+    """The posture that the person has set since a run began; None if they have not."""
+    from placet.runtime.journal import Replay
+
+    return Replay(app.records.journal.notes(run_id)).posture if app.records is not None else None
+
+
+def check_workspace(options: RunOptions) -> None:
+    """Refuse to resume a run whose workspace is gone.
 
     Raises:
-        UsageError: it is gone.
+        UsageError: it is.
     """
     from placet.errors import UsageError
 
-    folder = context.get("workspace")
-    if not isinstance(folder, str):
-        return None
-    if not os.path.isdir(folder):
+    folder = options.workspace
+    if folder is not None and not os.path.isdir(folder):
         raise UsageError(f"The folder that this run works in is gone: {folder}. Bring it back, then resume.")
-    return folder

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placet.app.app import Records
+from placet.app.app import Records, open_records
+from placet.app.options import RunOptions, options_of, resume_options
 from placet.safe_text import clean
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from placet.redaction import Redactor
     from placet.runtime.asking import Person
     from placet.runtime.runtime import Runtime
-    from placet.sandbox.isolation import Level
 
 ASK_S = 600.0
 """How long a question waits for whoever sits at the terminal."""
@@ -77,14 +77,11 @@ def home_folder(environment: Mapping[str, str]) -> Path:
 @contextmanager
 def open_coder(
     repository: Path,
+    options: RunOptions = RunOptions(),  # noqa: B008  (frozen)
     *,
     db: str | None,
     works: bool = True,
-    model: str | None = None,
-    policies: str | None = None,
-    isolation: Level | None = None,
-    make_limits: Callable[[int | None], CodeLimits] | None = None,
-    style: str | None = None,
+    is_new: bool = False,
     ask_s: float | None = None,
     ask: AskPerson | None = None,
     person: Person | None = None,
@@ -93,10 +90,10 @@ def open_coder(
 ) -> Iterator[CoderApp]:
     """A coder for the repository around a folder, with what is kept in `db`; closed afterwards.
 
-    One that never `works` only decides, shows and ends: it needs neither a model nor isolation. `isolation`
-    is what the person asks for in the place of "process". `make_limits` gets how many tokens the model can
-    read, where that is known. A `person` can be asked about a call right here, `ask` puts a model's question
-    to somebody here, and `confirm` asks whether to trust what the folder brings.
+    One that never `works` only decides, shows and ends: it needs neither a model nor isolation. The isolation
+    of the options is in the place of "process". Sessions that are resumed keep their limits; `is_new` is for
+    one that begins, under the limits of the options. A `person` can be asked about a call right here, `ask`
+    puts a model's question to somebody here, and `confirm` asks whether to trust what the folder brings.
 
     Raises:
         IsolationMissing: this machine enforces less than is required.
@@ -108,24 +105,23 @@ def open_coder(
     from placet.app.models import attach
     from placet.app.private_work import ground, open_workplace
     from placet.coder.coder import Coder
-    from placet.coder.repairs import MemoryRepairs
+    from placet.coder.repairs import Repairs
     from placet.coder.store import MemorySessions
 
     home = home_folder(os.environ)
     held = ground(
         repository,
+        options,
         home=home,
         demands=[("process", "`placet code`")] if works else [],
-        policies=policies,
-        isolation=isolation,
         works=works,
         confirm=confirm,
     )
-    attached = attach(model, held.rules.models, os.environ) if works else None
-    limits = make_limits(_context(attached)) if make_limits is not None else None
+    attached = attach(options.model, held.rules.own.models, os.environ) if works else None
+    limits = _limits(options, attached) if is_new else None
     if limits is not None and limits.cost_usd is not None:
-        _check_price(attached, held.rules.models)
-    with open_workplace(held, db=db, model=model, person=person, works=works, create=create) as place:
+        _check_price(attached, held.rules.own.models)
+    with open_workplace(held, db=db, person=person, works=works, create=create) as place:
         records = place.records
         sessions: Sessions = records.sessions if records is not None else MemorySessions()
         coder = Coder(
@@ -134,10 +130,10 @@ def open_coder(
             repository,
             home=home,
             sessions=sessions,
-            repairs=records.repairs if records is not None else MemoryRepairs(redactor=place.redactor),
+            repairs=records.repairs if records is not None else Repairs(redactor=place.redactor),
             isolation=held.confined,
             limits=limits,
-            style=style,
+            style=options.style if is_new else None,
             ask_s=ask_s,
             ask=ask,
         )
@@ -151,11 +147,19 @@ def _model(attached: Attached | None) -> Model:
     return model_of(attached) if attached is not None else NoModel()
 
 
-def _context(attached: Attached | None) -> int | None:
+def _limits(options: RunOptions, attached: Attached | None) -> CodeLimits:
+    from placet.coder.session import CodeLimits
     from placet.inference.prices import facts_of
 
     facts = facts_of(attached.chosen.name) if attached is not None and attached.chosen is not None else None
-    return facts.context if facts is not None else None
+    named = {"iterations": options.iterations, "turns": options.turns}
+    return CodeLimits(
+        **{name: value for name, value in named.items() if value is not None},
+        tokens=options.tokens,
+        cost_usd=options.cost_usd,
+        time_s=options.time_s,
+        context_tokens=facts.context if facts is not None else None,
+    )
 
 
 def _check_price(attached: Attached | None, settings: ModelSettings | None) -> None:
@@ -249,6 +253,29 @@ def find_session(records: Records, given: str) -> Session:
                 f"placet runs show {run.run_id}"
             ) from None
         return found
+
+
+def resumed_session(
+    given: str,
+    named: RunOptions = RunOptions(),  # noqa: B008  (frozen)
+    *,
+    say: Callable[[str], None] = lambda text: None,
+    db: str | None,
+) -> tuple[Session, RunOptions]:
+    """A session, and the options to resume it with: those it began with, and before them what is `named`.
+
+    Raises:
+        UsageError: there is no such session.
+    """
+    from msgspec.structs import replace
+
+    with open_records(db) as records:
+        session = find_session(records, given)
+        summary = records.journal.find(session.id)
+    began = options_of(summary)
+    # Of its checks and of the settings it is found anew what commands must have.
+    asked = named.isolation or (began.isolation if began is not None else None)
+    return session, replace(resume_options(summary, named, say=say, db=db), isolation=asked)
 
 
 def prune_sessions(records: Records, before: float, environment: Mapping[str, str]) -> list[str]:

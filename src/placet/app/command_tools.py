@@ -32,7 +32,7 @@ from placet.errors import NotJson, PolicyFileError, ToolDeclarationError, ToolFi
 from placet.ir.json_value import JsonValue, copy_json
 from placet.ir.tool_spec import Mark, RateLimit, Reversibility, Risk, ToolSchema
 from placet.policy.loader import read_toml
-from placet.policy.toml_file import TomlFile, kind_of, listing
+from placet.policy.toml_file import TomlFile, kind_of
 from placet.sandbox.confinement import Isolation
 from placet.sandbox.limits import MOST, Limits
 from placet.sandbox.workspace import Workspace
@@ -125,9 +125,7 @@ def _read(
     file: TomlFile, path: Path, data: bytes, workspace: Workspace | None, isolation: Isolation | None
 ) -> list[Program]:
     document = read_toml(file, data)
-    for key in document:
-        if key != "tool":
-            file.unknown(key, ["tool"], key, "the file")
+    file.check_keys(document, ["tool"], "", "the file")
     tables = file.tables(document.get("tool", []), "tool", "Begin each tool with a line [[tool]].")
     if not tables:
         file.fail("it holds no tool", "tool" if "tool" in document else None, _EXAMPLE)
@@ -158,9 +156,7 @@ class _Reader:
         self.file.fail(problem, self.place if key is None else f"{self.place}.{key}", fix)
 
     def tool(self, path: Path, workspace: Workspace | None, isolation: Isolation | None) -> Tool:
-        for key in self.table:
-            if key not in _KEYS:
-                self.file.unknown(key, _KEYS, f"{self.place}.{key}", "a tool")
+        self.file.check_keys(self.table, _KEYS, self.place, "a tool")
         beside = path.resolve().parent
         name = self.text("name", 'Name it, such as name = "count_words".')
         schema = ToolSchema(
@@ -205,22 +201,12 @@ class _Reader:
 
     def texts(self, key: str) -> tuple[str, ...]:
         fix = f'Write it as a list of texts, such as {key} = ["one", "two"].'
-        value = self.table.get(key, [])
-        if not isinstance(value, list):
-            self.fail(f"expected a list of texts, got {kind_of(value)}", key, fix)
-        for position, each in enumerate(value):
-            self.file.text(each, f"{self.place}.{key}[{position}]", fix)
-        return tuple(value)
+        return tuple(self.file.texts(self.table.get(key, []), f"{self.place}.{key}", fix))
 
     def choice(self, key: str, default: Any) -> Any:
         if key not in self.table:
             return default
-        known = _CHOICES[key]
-        place = f"{self.place}.{key}"
-        given = self.file.text(self.table[key], place, f"Choose one of {listing(known)}.")
-        if given not in known:
-            self.file.no_choice(given, known, place, key)
-        return given
+        return self.file.choice(self.table[key], _CHOICES[key], f"{self.place}.{key}", key)
 
     def isolation(self, given: Isolation | None) -> Isolation | None:
         """How this one is confined: as the others, but for the hosts that it names."""
@@ -243,12 +229,8 @@ class _Reader:
             self.fail(str(error).rstrip("."), "hosts", 'Write names, such as hosts = ["api.example.org"].')
 
     def flag(self, key: str) -> bool:
-        value = self.table.get(key, False)
-        if not isinstance(value, bool):
-            self.fail(
-                f"expected true or false, got {kind_of(value)}", key, f"Write {key} = true, or leave it out."
-            )
-        return value is True
+        fix = f"Write {key} = true, or leave it out."
+        return self.file.flag(self.table.get(key, False), f"{self.place}.{key}", fix)
 
     def number(self, key: str) -> Any:
         if key not in self.table:
@@ -284,11 +266,11 @@ class _Reader:
         return RateLimit(max_calls=calls, interval_secs=seconds)
 
     def marks(self) -> tuple[Mark, ...]:
-        given = self.texts("marks")
         known: tuple[Mark, ...] = get_args(Mark)
-        for position, mark in enumerate(given):
-            if mark not in known:
-                self.file.no_choice(mark, known, f"{self.place}.marks[{position}]", "mark")
+        given = [
+            self.file.choice(mark, known, f"{self.place}.marks[{position}]", "mark")
+            for position, mark in enumerate(self.texts("marks"))
+        ]
         return tuple(mark for mark in known if mark in given)
 
     def environment(self) -> tuple[str, ...]:

@@ -57,6 +57,7 @@ def decide_session(
     session: Session,
     decision: Literal["approve", "deny", "cancel"],
     *,
+    by: str,
     reason: str = "",
     db: str | None = None,
 ) -> Session:
@@ -71,8 +72,8 @@ def decide_session(
     with open_coder(Path(session.repository), db=db, works=False, create=False) as app:
         match decision:
             case "approve":
-                return run_sync(app.coder.approve(session.id))
+                return run_sync(app.coder.approve(session.id, by=by))
             case "deny":
-                return run_sync(app.coder.deny(session.id, reason))
+                return run_sync(app.coder.deny(session.id, reason, by=by))
             case "cancel":
-                return run_sync(app.coder.cancel(session.id, reason))
+                return run_sync(app.coder.cancel(session.id, reason, by=by))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placet.app.app import Records
+from placet.app.options import RunOptions, options_of
 
 if TYPE_CHECKING:
     from placet.approvals.approval import Approval
@@ -36,10 +37,10 @@ def policies_of(records: Records, round: Round) -> str | None:
     from placet.errors import PlacetError
 
     try:
-        named = records.journal.find(round.id).context.get("policies")
+        options = options_of(records.journal.find(round.id))
     except PlacetError:
         return None
-    return named if isinstance(named, str) and named else None
+    return options.policies if options is not None else None
 
 
 def diff_of(round: Round) -> tuple[str, str]:
@@ -86,7 +87,7 @@ def open_decider(round: Round, *, db: str | None, policies: str | None) -> Itera
             "Bring it back there, or deny what was asked."
         )
     home = home_folder(os.environ)
-    held = ground(repository, home=home, policies=policies, works=False)
+    held = ground(repository, RunOptions(policies=policies), home=home, works=False)
     with open_workplace(held, db=db, works=False, create=False) as place:
         assert place.records is not None
         yield LoopEngine(

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -38,8 +38,23 @@ def load_plan(path: str) -> Proposal:
         InputError: the file cannot be read.
         DecodeError: it is no plan; names the file and the place in it.
     """
-    source = "the plan on standard input" if path == STDIN else f"the plan {path}"
+    return _decode_plan(path, read_file(path))
+
+
+def load_plan_document(path: str) -> dict[str, Any]:
+    """The JSON of a plan that can be decoded, as it is written but for its name and source: the same file
+    gives the same document each time.
+
+    Raises:
+        InputError, DecodeError: as `load_plan`.
+    """
     text = read_file(path)
+    proposal = _decode_plan(path, text)
+    return {**msgspec.json.decode(text), "id": proposal.id, "source": proposal.source}
+
+
+def _decode_plan(path: str, text: bytes) -> Proposal:
+    source = "the plan on standard input" if path == STDIN else f"the plan {path}"
     try:
         return _named(decode_proposal(text), text, "stdin" if path == STDIN else Path(path).stem)
     except DecodeError as error:

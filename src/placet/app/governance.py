@@ -16,11 +16,11 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from placet.app.seen_modules import SeenTools
 from placet.app.settings import FILE_NAME, Settings, parse_settings
@@ -32,10 +32,6 @@ from placet.policy.permission import TIERS, Permissions, Posture
 from placet.policy.toml_file import TomlFile
 from placet.sandbox.isolation import Level, is_at_least
 from placet.storage.location import PROJECT_FOLDER, config_folder, project_folders
-
-if TYPE_CHECKING:
-    from placet.app.model_settings import ModelSettings
-    from placet.sandbox.hosts import HostFilter
 
 PolicyPlace = tuple[str, list[tuple[Path, bytes]]]
 """Where policy files are ("user", "project", ...), and each of them with what it held."""
@@ -94,6 +90,7 @@ class Demand(NamedTuple):
 
 
 NO_DEMAND = Demand()
+NO_SETTINGS = Settings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,22 +115,19 @@ class Governance:
     file that was named."""
     tools_sha256: str | None = None
     """The digest of the project's tools file."""
-    hosts: HostFilter | None = None
-    """Which hosts may be spoken to, where the person says so."""
     isolation: Demand = NO_DEMAND
     """The strictest that anybody's settings demand, the person's or a project's."""
-    command_hosts: HostFilter | None = None
-    """Which hosts commands may speak to, where the person says so."""
-    command_host_names: Sequence[str] = ()
-    """The same, as they are written."""
-    memory: bool = False
-    """Whether runs have a memory, where the person says so."""
-    auto_distill: bool = False
-    """Whether skills are made from runs, where the person says so."""
-    trusted_tools: Sequence[str] = ()
-    """Tools that the person trusts, though they are outside of every sandbox."""
-    models: ModelSettings | None = None
-    """What the person says about models."""
+    own: Settings = NO_SETTINGS
+    """What the person says: hosts, models, memory, traces, tools to trust."""
+
+    @property
+    def policies_sha256(self) -> str:
+        """Digest of all rules in their order, wherever their files are."""
+        digest = sha256()
+        for _, files in self.policy_files:
+            for _, data in files:
+                digest.update(sha256(data).digest())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,53 +168,32 @@ def gather(
     rules, general = _apart((where, parse_policies(files)) for where, files in places)
     mine = own_settings(environment)
     own = mine.over(Permissions()) if mine.has_permissions else None
-    if not projects:
-        return Governance(
-            folder=start.absolute(),
-            policies=rules,
-            policy_files=places,
-            general=general,
-            permissions=own,
-            tools=tools,
-            hosts=mine.hosts,
-            isolation=_demand(mine, projects, environment),
-            command_hosts=mine.command_hosts,
-            command_host_names=mine.command_host_names,
-            trusted_tools=mine.trusted_tools,
-            models=mine.models,
-            memory=mine.memory,
-            auto_distill=mine.auto_distill,
-        )
-    nearest = projects[0]
-    settings = nearest.settings
-    permissions = settings.over(own or Permissions()) if settings.has_permissions else own
-    inner = settings.tools if tools is None else None
-    if nearest.seen is not None:
-        wants = _wants(inner, own, permissions)
-        if wants and not granted(nearest.seen, wants, environment, confirm):
-            inner, permissions = None, _tightened(own, permissions)
+    nearest = projects[0] if projects else None
+    permissions, inner = own, None
+    if nearest is not None:
+        settings = nearest.settings
+        permissions = settings.over(own or Permissions()) if settings.has_permissions else own
+        inner = settings.tools if tools is None else None
+        if nearest.seen is not None:
+            wants = _wants(inner, own, permissions)
+            if wants and not granted(nearest.seen, wants, environment, confirm):
+                inner, permissions = None, _tightened(own, permissions)
     for outer in projects[1:]:
         if outer.settings.has_permissions:
             # Over the person's own: what a project further in says of an agent is no answer to this.
             permissions = _tightened(permissions, outer.settings.over(own or Permissions()))
-    source = SeenTools(inner, nearest.files) if inner is not None else None
+    source = SeenTools(inner, nearest.files) if nearest is not None and inner is not None else None
     return Governance(
-        folder=nearest.folder.parent,
+        folder=start.absolute() if nearest is None else nearest.folder.parent,
         policies=rules,
         policy_files=places,
         general=general,
         permissions=permissions,
-        tools=tools if inner is None else str(nearest.folder / inner),
+        tools=tools if nearest is None or inner is None else str(nearest.folder / inner),
         tools_source=source,
         tools_sha256=sha256(source.source).hexdigest() if source is not None else None,
-        hosts=mine.hosts,
         isolation=_demand(mine, projects, environment),
-        command_hosts=mine.command_hosts,
-        command_host_names=mine.command_host_names,
-        trusted_tools=mine.trusted_tools,
-        models=mine.models,
-        memory=mine.memory,
-        auto_distill=mine.auto_distill,
+        own=mine,
     )
 
 

@@ -212,8 +212,8 @@ def _record(environment: Mapping[str, str]) -> PrivateRecord[Lowering]:
 def isolation_for(needed: Required, rules: Governance, environment: Mapping[str, str]) -> Isolation:
     """How the commands of a runtime are confined."""
     options: dict[str, Any] = {
-        "hosts": rules.command_hosts,
-        "trusted": rules.trusted_tools,
+        "hosts": rules.own.command_hosts,
+        "trusted": rules.own.trusted_tools,
         "folder": user_folder(environment),
         "environment": environment,
     }
@@ -268,8 +268,8 @@ def hosts_of_http(needed: Required, rules: Governance) -> HostFilter | None:
     from placet.sandbox.hosts import HostFilter
 
     if needed.level != "process":
-        return rules.hosts
-    return rules.command_hosts or HostFilter(allow=())
+        return rules.own.hosts
+    return rules.own.command_hosts or HostFilter(allow=())
 
 
 class LoweredIsolation(Isolation):

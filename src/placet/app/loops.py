@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placet.app.app import NOWHERE, Records, database_url
+from placet.app.options import RunOptions
 from placet.errors import RunHeld, UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from placet.redaction import Redactor
     from placet.runtime.runtime import Runtime
     from placet.sandbox.confinement import Isolation
-    from placet.sandbox.isolation import Level
     from placet.tools.context import Cancel
 
 TIMEOUT_S = 30.0
@@ -124,7 +124,7 @@ class LoopsApp:
         from placet.app.assistant import model_of
         from placet.app.models import attach
 
-        return model_of(attach(named or self._model, self._rules.models, os.environ))
+        return model_of(attach(named or self._model, self._rules.own.models, os.environ))
 
     async def rebase(self, old: Round, spec: LoopSpec, by: str, cancel: Cancel) -> Round | None:
         """Run a round that brings a change over, as any other: with a claim, and nobody else at work on the
@@ -222,12 +222,10 @@ class LoopsApp:
 def open_loops(
     repository: Path,
     specs: Mapping[str, LoopSpec],
+    options: RunOptions = RunOptions(),  # noqa: B008  (frozen)
     *,
     start: Path | None = None,
     db: str | None,
-    model: str | None = None,
-    policies: str | None = None,
-    isolation: Level | None = None,
     say: Say = lambda text: None,
     report: Say | None = None,
     confirm: Callable[[Question], bool] | None = None,
@@ -249,16 +247,15 @@ def open_loops(
         raise UsageError("Loops live by what is kept of them, and --db none keeps nothing. Leave it out.")
     held = ground(
         repository,
+        options,
         start=start,
         home=home_folder(os.environ),
         demands=[
             (spec.isolation, f"the loop '{spec.name}'") for spec in specs.values() if spec.isolation != "none"
         ],
-        policies=policies,
-        isolation=isolation,
         confirm=confirm,
     )
-    with open_workplace(held, db=db, model=model) as place:
+    with open_workplace(held, db=db) as place:
         assert place.records is not None
         app = LoopsApp(
             repository,
@@ -268,7 +265,7 @@ def open_loops(
             held.rules,
             held.confined,
             place.redactor,
-            model=model,
+            model=options.model,
             required=held.required,
             say=say,
             report=report if report is not None else say,

@@ -30,8 +30,6 @@ from placet.ir.codec import decode_json
 from placet.policy.toml_file import TomlFile
 from placet.storage.location import config_folder
 from placet.tools.mcp.server import (
-    CALL_S,
-    CONNECT_S,
     HEADER,
     NAME,
     TOOL_NAME,
@@ -51,6 +49,7 @@ _SERVER_KEYS = McpServer.__struct_fields__
 _TOOL_KEYS = StoredTool.__struct_fields__
 _FORMAT = 1
 _WHAT = "File of MCP servers"
+_TOOL_NAMES = "a tool's name has letters, digits, _ . / and - only"
 _AGAIN = "Mend it, or move the file away and add the server again with `placet mcp add`."
 
 
@@ -219,7 +218,7 @@ def _read(path: Path) -> bytes | None:
 def _parsed(path: Path, data: bytes) -> dict[str, McpServer]:
     file = TomlFile(str(path), _WHAT)
     document = _object(file, decode_json(data, f"the file of MCP servers {path}"), "$")
-    _known(file, document, ("format", "servers"), "", "the file")
+    file.check_keys(document, ("format", "servers"), "", "the file")
     version = document.get("format")
     if isinstance(version, bool) or version != _FORMAT:
         file.fail(f"it is not {_FORMAT}", "format", "Use the version of Placet that wrote the file.")
@@ -252,115 +251,61 @@ def _server(file: TomlFile, name: str, value: object) -> McpServer:
     if not NAME.fullmatch(name):
         file.fail("a server's name has letters, digits, - and _ only", place, "Give it another name.")
     table = _object(file, value, place)
-    _known(file, table, _SERVER_KEYS, f"{place}.", "a server")
+    file.check_keys(table, _SERVER_KEYS, place, "a server")
     if ("command" in table) == ("url" in table):
         file.fail("it has to have either a 'command' or a 'url'", place, _AGAIN)
-    command = tuple(_texts(file, table.get("command", []), f"{place}.command"))
-    if "command" in table and not (command and command[0].strip()):
-        file.fail("it is empty", f"{place}.command", _AGAIN)
-    only = {"url": ("folder", "environment"), "command": ("headers",)}["url" if "url" in table else "command"]
-    for key in only:
+    for key in ("folder", "environment") if "url" in table else ("headers",):
         if key in table:
             file.fail("it is for the other kind of server", f"{place}.{key}", "Take it out.")
-    url = file.text(table["url"], f"{place}.url", _AGAIN) if "url" in table else ""
-    if url and (problem := url_problem(url)):
-        file.fail(problem, f"{place}.url", _AGAIN)
-    folder = ""
-    if command:
-        folder = file.text(table.get("folder"), f"{place}.folder", "Write the folder in which it is started.")
-        if not folder.startswith("/") or "\0" in folder:
-            file.fail("it is no whole path", f"{place}.folder", "Begin it with a slash.")
-    return McpServer(
-        command=command,
-        folder=folder,
-        url=url,
-        environment=tuple(_variables(file, table.get("environment", []), f"{place}.environment")),
-        headers=_headers(file, table.get("headers", {}), f"{place}.headers"),
-        timeout_s=_seconds(file, table.get("timeout_s", CALL_S), f"{place}.timeout_s"),
-        connect_timeout_s=_seconds(
-            file, table.get("connect_timeout_s", CONNECT_S), f"{place}.connect_timeout_s"
-        ),
-        offered=tuple(_offered(file, table.get("offered", []), f"{place}.offered")),
-        tools={
-            tool: _tool(file, tool, held, f"{place}.tools.{tool}")
-            for tool, held in _object(file, table.get("tools", {}), f"{place}.tools").items()
-        },
-    )
+    tools = _object(file, table.get("tools", {}), f"{place}.tools")
+    stored = {tool: _tool(file, tool, held, f"{place}.tools.{tool}") for tool, held in tools.items()}
+    server = file.convert({**table, "tools": stored}, McpServer, place, _AGAIN)
+    if not (server.url.strip() or (server.command and server.command[0].strip())):
+        file.fail("it is empty", f"{place}.{'url' if 'url' in table else 'command'}", _AGAIN)
+    for key, problem, fix in _problems(server):
+        file.fail(problem, f"{place}.{key}", fix)
+    return server
 
 
-def _offered(file: TomlFile, value: object, place: str) -> list[str]:
-    names = _texts(file, value, place)
-    for name in names:
-        if not TOOL_NAME.fullmatch(name):
-            file.fail("a tool's name has letters, digits, _ . / and - only", place, "Take it out.")
-    return names
+def _problems(server: McpServer) -> Iterator[tuple[str, str, str]]:
+    """The keys of a server that mean nothing, why, and what to do."""
+    if server.url:
+        if problem := url_problem(server.url):
+            yield "url", problem, _AGAIN
+    elif any("\0" in part for part in server.command):
+        yield "command", "it holds a null character", _AGAIN
+    elif not server.folder.startswith("/") or "\0" in server.folder:
+        yield "folder", "it is no whole path", "Write the folder in which it is started, from the root on."
+    if not all(map(VARIABLE.fullmatch, server.environment)):
+        yield "environment", "it is no name of a variable", "Write its name, never what it holds."
+    for header, variable in server.headers.items():
+        if not HEADER.fullmatch(header):
+            yield f"headers.{header}", "no header can be called so", "Write one such as Authorization."
+        if not VARIABLE.fullmatch(variable):
+            fix = "Write the name of an environment variable, never the token itself."
+            yield f"headers.{header}", "it is no name of a variable", fix
+    for key in ("timeout_s", "connect_timeout_s"):
+        if not (isfinite(getattr(server, key)) and getattr(server, key) > 0):
+            yield key, "it is no number of seconds above zero", "Write one such as 60."
+    if not all(map(TOOL_NAME.fullmatch, server.offered)):
+        yield "offered", _TOOL_NAMES, "Take it out."
 
 
 def _tool(file: TomlFile, name: str, value: object, place: str) -> StoredTool:
     again = "Switch the tool on again with `placet mcp enable`."
     if not TOOL_NAME.fullmatch(name):
-        file.fail("a tool's name has letters, digits, _ . / and - only", place, "Take it out.")
+        file.fail(_TOOL_NAMES, place, "Take it out.")
     table = _object(file, value, place)
-    _known(file, table, _TOOL_KEYS, f"{place}.", "a tool")
-    description = table.get("description", "")
-    if not isinstance(description, str):
-        file.fail(f"expected a text, got {_kind(description)}", f"{place}.description", again)
-    for key in ("read_only", "as_claimed"):
-        if not isinstance(table.get(key, False), bool):
-            file.fail(f"expected true or false, got {_kind(table[key])}", f"{place}.{key}", again)
-    return StoredTool(
-        description=description,
-        input_schema=_object(file, table.get("input_schema"), f"{place}.input_schema"),
-        digest=file.text(table.get("digest"), f"{place}.digest", again),
-        read_only=table.get("read_only", False),
-        as_claimed=table.get("as_claimed", False),
-    )
-
-
-def _known(file: TomlFile, table: dict[str, Any], known: tuple[str, ...], place: str, owner: str) -> None:
-    for key in table:
-        if key not in known:
-            file.unknown(key, known, place + key, owner)
+    file.check_keys(table, _TOOL_KEYS, place, "a tool")
+    stored = file.convert(table, StoredTool, place, again)
+    file.text(stored.digest, f"{place}.digest", again)
+    return stored
 
 
 def _object(file: TomlFile, value: object, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         file.fail(f"expected an object, got {_kind(value)}", place, _AGAIN)
     return value
-
-
-def _texts(file: TomlFile, value: object, place: str) -> list[str]:
-    if not isinstance(value, list):
-        file.fail(f"expected a list of texts, got {_kind(value)}", place, _AGAIN)
-    for number, item in enumerate(value):
-        if not isinstance(item, str) or "\0" in item:
-            file.fail(f"expected a text, got {_kind(item)}", f"{place}[{number}]", _AGAIN)
-    return value
-
-
-def _variables(file: TomlFile, value: object, place: str) -> list[str]:
-    names = _texts(file, value, place)
-    for name in names:
-        if not VARIABLE.fullmatch(name):
-            file.fail("it is no name of a variable", place, "Write its name, never what it holds.")
-    return names
-
-
-def _headers(file: TomlFile, value: object, place: str) -> dict[str, str]:
-    table = _object(file, value, place)
-    for header, variable in table.items():
-        if not HEADER.fullmatch(header):
-            file.fail("no header can be called so", f"{place}.{header}", "Write one such as Authorization.")
-        if not isinstance(variable, str) or not VARIABLE.fullmatch(variable):
-            fix = "Write the name of an environment variable, never the token itself."
-            file.fail("it is no name of a variable", f"{place}.{header}", fix)
-    return table
-
-
-def _seconds(file: TomlFile, value: object, place: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (isfinite(value) and value > 0):
-        file.fail("it is no number of seconds above zero", place, "Write one such as 60.")
-    return float(value)
 
 
 def _kind(value: object) -> str:

@@ -35,7 +35,7 @@ from placet.inference.profile import STRENGTHS, ModelProfile
 from placet.inference.providers import PROVIDERS, Format, Provider, ToolMode, url_of
 from placet.inference.roles import ROLES, Role
 from placet.inference.usage import Price
-from placet.policy.toml_file import TomlFile, listing
+from placet.policy.toml_file import TomlFile
 
 _KEYS = (*ROLES, "providers", "prices", "profiles", "linger_s")
 _PROVIDER = ("url", "format", "key", "tool_mode")
@@ -65,9 +65,7 @@ def parse_models(file: TomlFile, value: object) -> ModelSettings:
         PolicyFileError: it says something that means nothing; names file, key and fix.
     """
     table = file.table(value, "models", "Begin it with a line [models].")
-    for key in table:
-        if key not in _KEYS:
-            file.unknown(key, _KEYS, f"models.{key}", "[models]")
+    file.check_keys(table, _KEYS, "models", "[models]")
     providers = file.table(
         table.get("providers", {}), "models.providers", "Begin each with a line [models.providers.NAME]."
     )
@@ -91,9 +89,7 @@ def parse_models(file: TomlFile, value: object) -> ModelSettings:
 def _profile(file: TomlFile, name: str, value: object) -> ModelProfile:
     place = f'models.profiles."{name}"'
     table = file.table(value, place, f"Begin it with a line [{place}].")
-    for key in table:
-        if key not in _PROFILE:
-            file.unknown(key, _PROFILE, f"{place}.{key}", f"[{place}]")
+    file.check_keys(table, _PROFILE, place, f"[{place}]")
     context = table.get("context")
     if context is not None and (isinstance(context, bool) or not isinstance(context, int) or context < 1):
         file.fail("expected a number of tokens, 1 or more", f"{place}.context", "Write context = 8192.")
@@ -130,9 +126,7 @@ def _provider(file: TomlFile, name: str, value: object) -> Provider:
     if is_taken or not name.isidentifier():
         fix = "Choose another name, of letters, digits and underscores."
         file.fail("this name is taken" if is_taken else "no provider can be called so", place, fix)
-    for key in table:
-        if key not in _PROVIDER:
-            file.unknown(key, _PROVIDER, f"{place}.{key}", f"[{place}]")
+    file.check_keys(table, _PROVIDER, place, f"[{place}]")
     url = file.text(table.get("url"), f"{place}.url", 'Write url = "http://127.0.0.1:9000/v1".')
     try:
         url = url_of(Provider(name=name, format="openai", url=url), {})
@@ -162,18 +156,14 @@ def _provider(file: TomlFile, name: str, value: object) -> Provider:
 def _choice(
     file: TomlFile, table: Mapping[str, Any], key: str, known: Sequence[Any], default: str, place: str
 ) -> Any:
-    text = file.text(table.get(key, default), f"{place}.{key}", f"Choose one of {listing(known)}.")
-    if text not in known:
-        file.no_choice(text, known, f"{place}.{key}", key.replace("_", " "))
-    return text
+    return file.choice(table.get(key, default), known, f"{place}.{key}", key.replace("_", " "))
 
 
 def _price(file: TomlFile, name: str, value: object) -> Price:
     place = f'models.prices."{name}"'
     table = file.table(value, place, f"Begin it with a line [{place}].")
+    file.check_keys(table, _PRICE, place, f"[{place}]")
     for key in table:
-        if key not in _PRICE:
-            file.unknown(key, _PRICE, f"{place}.{key}", f"[{place}]")
         if (
             isinstance(table[key], bool)
             or not isinstance(table[key], int | float)

@@ -22,9 +22,8 @@ from placet.coder.store_sql import has_sessions
 from placet.errors import PlacetError, StorageUnavailable
 from placet.ir.call_facts import Confinement, FileEdit, Recovery
 from placet.ir.json_value import JsonValue
-from placet.ir.to_dict import ToDict
 from placet.loops.sql import has_rounds
-from placet.render.call_facts import confinement_words, is_safe, recovery_words
+from placet.render.call_facts import format_confinement, format_recovery, is_safe
 from placet.truncation import truncate
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ MOST = 500
 _TITLE = 200
 
 
-class _Item(ToDict, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+class _Item(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     id: str
     """Id of what is to be decided."""
     run_id: str
@@ -142,6 +141,12 @@ Need: TypeAlias = (
 """Something that waits for a person, told apart by `kind`."""
 
 
+def mark_of(item: Need) -> str | None:
+    """Return what tells this from a later one about the same thing: an action that is run again may be in
+    doubt again. None where there is no later one."""
+    return repr(item.asked_at) if isinstance(item, OutcomeUnknown) else getattr(item, "fingerprint", None)
+
+
 def needs(records: Records, redactor: Redactor, *, tenant: str | None = None) -> list[Need]:
     """Everything that waits for a person, the oldest first."""
     found: list[Need] = [*_approvals(records, redactor, tenant), *_outcomes(records, redactor, tenant)]
@@ -174,12 +179,12 @@ def need_of(records: Records, redactor: Redactor, approval: Approval) -> Approva
             repository=round.repository,
         )
     mark, trail = _trail(records, approval)
-    confinement, recovery = _fields(shown.confinement), _fields(shown.recovery)
-    is_confined, can_undo = is_safe({"confinement": confinement, "recovery": recovery})
+    confinement, recovery = shown.confinement, shown.recovery
+    is_confined, can_undo = is_safe(confinement, recovery)
     return ApprovalNeeded(
         id=shown.id,
         run_id=shown.run_id,
-        title=redactor.cut(_call_words(shown), _TITLE),
+        title=redactor.cut(_format_call(shown), _TITLE),
         asked_at=shown.requested_at,
         expires_at=shown.expires_at,
         action_id=shown.action_id,
@@ -191,11 +196,11 @@ def need_of(records: Records, redactor: Redactor, approval: Approval) -> Approva
         trail=trail,
         mark=mark,
         preview=shown.preview,
-        confinement=shown.confinement,
-        confinement_text=confinement_words(confinement) if confinement is not None else None,
+        confinement=confinement,
+        confinement_text=format_confinement(confinement) if confinement is not None else None,
         is_confined=is_confined,
-        recovery=shown.recovery,
-        recovery_text=recovery_words(recovery) if recovery is not None else None,
+        recovery=recovery,
+        recovery_text=format_recovery(recovery) if recovery is not None else None,
         can_undo=can_undo,
         edit=shown.edit,
         compensation=shown.compensation,
@@ -210,13 +215,9 @@ def need_of(records: Records, redactor: Redactor, approval: Approval) -> Approva
     )
 
 
-def _call_words(approval: Approval) -> str:
+def _format_call(approval: Approval) -> str:
     given = ", ".join(f"{name}={value}" for name, value in list(approval.parameters.items())[:5])
     return f"{approval.tool} {given}"
-
-
-def _fields(fact: Confinement | Recovery | None) -> dict[str, JsonValue] | None:
-    return fact.to_dict() if fact is not None else None
 
 
 def _trail(records: Records, approval: Approval) -> tuple[str | None, list[str] | None]:
@@ -258,6 +259,9 @@ def _sessions(records: Records, redactor: Redactor) -> Iterator[Need]:
     if not has_sessions(records.database):
         return
     for question in records.sessions.questions()[:MOST]:
+        asking = records.sessions.get(question.session)
+        if asking is None or not asking.is_open:
+            continue  # Nobody waits for the answer any more.
         text = redactor.text(question.text)
         yield QuestionAsked(
             id=question.id,

@@ -36,7 +36,7 @@ from placet.ir.tool_spec import Mark, Reversibility, Risk
 from placet.policy.case import Rule
 from placet.policy.loader import parse_policies, read_document, read_policies
 from placet.policy.permission import Permissions
-from placet.policy.toml_file import TomlFile, kind_of, listing
+from placet.policy.toml_file import TomlFile
 from placet.tools.tool import Tool
 
 EXAMPLE = """Write one beside the rules, such as:
@@ -173,9 +173,9 @@ class _Reader:
             PolicyFileError: it says something that means nothing; names file, key and fix.
         """
         file, place = self._file, self._place
-        self._known_keys(table, _KEYS, place, "a case")
+        file.check_keys(table, _KEYS, place, "a case")
         name = self._text(table, "name", 'Name it, such as name = "rm is denied".')
-        expect = self._choice(
+        expect = file.choice(
             self._given(table, "expect", "Say what should be answered: 'deny', 'ask' or 'allow'."),
             get_args(Expected),
             f"{place}.expect",
@@ -210,7 +210,7 @@ class _Reader:
         """A call, after so many others."""
         file = self._file
         if is_before:
-            self._known_keys(table, _CALL_KEYS, place, "a call in 'after'")
+            file.check_keys(table, _CALL_KEYS, place, "a call in 'after'")
         fix = 'Name the tool that is called, such as tool = "shell".'
         tool = file.text(self._given(table, "tool", fix, place), f"{place}.tool", fix)
         key = f"{place}.parameters"
@@ -235,13 +235,13 @@ class _Reader:
             where, value = f"{place}.{key}", table[key]
             fact: Any
             if key == "risk":
-                fact = self._choice(value, get_args(Risk), where, "risk")
+                fact = file.choice(value, get_args(Risk), where, "risk")
             elif key == "reversibility":
-                fact = self._choice(value, get_args(Reversibility), where, "reversibility")
+                fact = file.choice(value, get_args(Reversibility), where, "reversibility")
             else:
-                fact = self._texts(value, where)
+                fact = file.texts(value, where, 'Write a list of texts, such as ["mail"].')
             if key == "marks":
-                fact = [self._choice(mark, get_args(Mark), where, "mark") for mark in fact]
+                fact = [file.choice(mark, get_args(Mark), where, "mark") for mark in fact]
             if facts.setdefault(key, fact) != fact:
                 file.fail(
                     f"the case says two things of tool '{tool}'",
@@ -259,11 +259,6 @@ class _Reader:
             return name
         self._file.no_choice(name, [*names, PERMISSION], place, "rule here")
 
-    def _known_keys(self, table: dict[str, Any], known: Sequence[str], place: str, owner: str) -> None:
-        for key in table:
-            if key not in known:
-                self._file.unknown(key, known, f"{place}.{key}", owner)
-
     def _given(self, table: dict[str, Any], key: str, fix: str, place: str | None = None) -> object:
         if key in table:
             return table[key]
@@ -271,19 +266,6 @@ class _Reader:
 
     def _text(self, table: dict[str, Any], key: str, fix: str) -> str:
         return self._file.text(self._given(table, key, fix), f"{self._place}.{key}", fix)
-
-    def _texts(self, value: object, place: str) -> list[str]:
-        fix = 'Write a list of texts, such as ["mail"].'
-        if not isinstance(value, list):
-            self._file.fail(f"expected an array, got {kind_of(value)}", place, fix)
-        return [self._file.text(item, place, fix) for item in value]
-
-    def _choice(self, value: object, known: tuple[Word, ...], place: str, kind: str) -> Word:
-        text = self._file.text(value, place, f"Choose one of {listing(known)}.")
-        for word in known:
-            if word == text:
-                return word
-        self._file.no_choice(text, known, place, kind)
 
     def _json(self, table: dict[str, Any], place: str) -> dict[str, JsonValue]:
         try:

@@ -15,7 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from placet.app.app import NOWHERE, Records, database_url, known_secrets, open_records, set_up_of
+from msgspec.structs import replace
+
+from placet.app.app import NOWHERE, Records, database_url, known_secrets, open_records
+from placet.app.options import RunOptions
 
 if TYPE_CHECKING:
     from placet.app.governance import Governance, Question
@@ -37,9 +40,7 @@ class Ground(NamedTuple):
     rules: Governance
     required: Required
     confined: Isolation
-    policies: str | None
-    asked: Level | None
-    """How far the person asked commands to be kept in."""
+    options: RunOptions
 
 
 class Workplace(NamedTuple):
@@ -52,18 +53,17 @@ class Workplace(NamedTuple):
 
 def ground(
     repository: Path,
+    options: RunOptions,
     *,
     start: Path | None = None,
     home: Path,
     demands: Sequence[Demand] = (),
-    policies: str | None = None,
-    isolation: Level | None = None,
     works: bool = True,
     confirm: Callable[[Question], bool] | None = None,
 ) -> Ground:
     """What governs work in a repository, whose private copies are in `home`. Rules are found from
-    `start`, else from its top. `isolation` is what the person asks for in the place of what is demanded.
-    Where nothing `works`, nothing is tried.
+    `start`, else from its top. The isolation of the options is in the place of what is demanded. Where
+    nothing `works`, nothing is tried.
 
     Raises:
         IsolationMissing: this machine enforces less than is required.
@@ -72,16 +72,18 @@ def ground(
     from placet.app.governance import NO_TOOLS, gather
     from placet.app.isolation import isolation_for, required
 
-    rules = gather(start or repository, os.environ, policies=policies, tools=NO_TOOLS, confirm=confirm)
+    rules = gather(
+        start or repository, os.environ, policies=options.policies, tools=NO_TOOLS, confirm=confirm
+    )
     demand = rules.isolation
-    if isolation is None:
+    if options.isolation is None:
         for level, who in demands:
             demand = demand.or_more(level, who)
-    needed = required(rules.folder, demand, os.environ, asked=isolation)
+    needed = required(rules.folder, demand, os.environ, asked=options.isolation)
     confined = isolation_for(needed, rules, os.environ)
     if works and needed.is_checked:
         _check(confined, home)
-    return Ground(repository, rules, needed, confined, policies, isolation)
+    return Ground(repository, rules, needed, confined, replace(options, folder=str(repository)))
 
 
 @contextmanager
@@ -89,12 +91,11 @@ def open_workplace(
     ground: Ground,
     *,
     db: str | None,
-    model: str | None = None,
     person: Person | None = None,
     works: bool = True,
     create: bool = True,
 ) -> Iterator[Workplace]:
-    """A runtime with what is kept in `db`; closed afterwards. `model` is what the person named.
+    """A runtime with what is kept in `db`; closed afterwards.
 
     Raises:
         StorageError: the database cannot be used.
@@ -111,19 +112,11 @@ def open_workplace(
         redactor = Redactor(known_secrets(os.environ))
         records = None
         if database_url(db) != NOWHERE:
-            context = set_up_of(
-                tools=None,
-                policies=ground.policies,
-                permissions=None,
-                schedule="levels",
-                folder=ground.repository,
-                expires_s=None,
-                isolation=needed.level,
-                asked=ground.asked,
-                model=model,
+            stored = ground.options.settled(
+                required=needed.level, policies_sha256=ground.rules.policies_sha256
             )
             records = stack.enter_context(
-                open_records(db, create=create, writes=True, context=context, redactor=redactor)
+                open_records(db, create=create, writes=True, options=stored, redactor=redactor)
             )
         events = EventLog(redactor=redactor)
         if records is not None:

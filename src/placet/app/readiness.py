@@ -192,18 +192,18 @@ def _schema_of(url: str) -> dict[str, int]:
 
 def _compared(schema: Mapping[str, int]) -> SchemaState:
     """How recorded tables compare with those of this version; those that nobody knows are not used."""
-    known = {each.part: len(each.steps) for each in _parts()}
+    known = {each.part: len(each.steps) for each in schema_parts()}
     ours = {part: version for part, version in schema.items() if part in known}
     if any(version > known[part] for part, version in ours.items()):
         return "newer"
     return "older" if any(version < known[part] for part, version in ours.items()) else "current"
 
 
-def _parts() -> tuple[Migrations, ...]:
-    """The tables of every package."""
+def schema_parts() -> tuple[Migrations, ...]:
+    """The tables of every package up to here; `engine` has its own."""
     from placet.agents import sql as agents
     from placet.approvals import sql as approvals
-    from placet.coder import repairs_sql, store_sql
+    from placet.coder import repairs, store_sql
     from placet.durable import sql as durable
     from placet.events import sql as events
     from placet.loops import sql as loops
@@ -213,7 +213,7 @@ def _parts() -> tuple[Migrations, ...]:
     from placet.runtime import sql as runtime
 
     modules = (
-        *(agents, approvals, repairs_sql, store_sql, durable, loops, timetable_sql, runtime),
+        *(agents, approvals, repairs, store_sql, durable, loops, timetable_sql, runtime),
         *(memory, skills),
     )
     return (events.migrations(), *(module.MIGRATIONS for module in modules))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from placet.app.options import options_of
 from placet.render.advice import name_words
 from placet.render.history import Repeat
 
@@ -12,37 +13,27 @@ if TYPE_CHECKING:
     from placet.durable.sql import RunSummary
     from placet.runtime.journal import RunRecord
 
-_OPTIONS = {
-    "tools": "--tools",
-    "policies": "--policies",
-    "state": "--state",
-    "permissions": "--permissions",
-    "model": "--model",
-    "asked_isolation": "--isolation",
-}
+_OPTIONS = ("tools", "policies", "state", "permissions", "model", "isolation")
 _PATHS = ("tools", "policies", "state")
 
 
 def repeat_of(summary: RunSummary, record: RunRecord) -> Repeat | None:
     """How a run was started, with every option that was given; None if a program began it."""
-    context = summary.context
-    if "folder" not in context:
+    options = options_of(summary)
+    if options is None:
         return None
     given = [
-        f"{option} {_from_here(value) if key in _PATHS else name_words(value)}"
-        for key, option in _OPTIONS.items()
-        if isinstance(value := context.get(key), str)
+        f"--{name} {_from_here(value) if name in _PATHS else name_words(value)}"
+        for name in _OPTIONS
+        if (value := getattr(options, name)) is not None
     ]
-    given += ["--schedule dataflow"] if context.get("schedule") == "dataflow" else []
+    given += ["--schedule dataflow"] if options.schedule == "dataflow" else []
     caller = record.scope.caller_id if record.scope is not None else None
     given += [f"--as {name_words(caller)}"] if caller else []
     besides = [f"--workspace {_from_here(record.workspace)}"] if record.workspace is not None else []
-    expire = context.get("expire")
-    besides += [f"--expire {expire:.0f}s"] if isinstance(expire, int | float) else []
-    plan = context.get("plan")
-    return Repeat(
-        _from_here(plan) if isinstance(plan, str) else "PLAN.json", " ".join(given), " ".join(besides)
-    )
+    besides += [f"--expire {options.expires_s:.0f}s"] if options.expires_s is not None else []
+    plan = "PLAN.json" if options.plan is None else _from_here(options.plan)
+    return Repeat(plan, " ".join(given), " ".join(besides))
 
 
 def _from_here(path: str) -> str:

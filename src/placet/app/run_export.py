@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from placet.runtime.shown import shown_proposal
 if TYPE_CHECKING:
     from placet.app.app import Records
     from placet.events.event import Event
+    from placet.ir.proposal import Proposal
     from placet.redaction import Redactor
 
 
@@ -30,16 +30,40 @@ def shown_event(event: Event, redactor: Redactor) -> Event:
 
 
 def fold_run(records: Records, run_id: str, redactor: Redactor) -> RunFold:
-    """The state of a run, from all that is in the log. A plan that is too long for it comes from the
-    journal."""
+    """The state of a run, from all that is in the log."""
     fold = RunFold(run_id)
-    for event in records.events.scan(run=run_id):
-        fold.take(shown_event(event, redactor))
-    plans = fold.view.proposals
-    if fold.view.kind == "plan" and plans and plans[0].count > LISTED_ACTIONS:
-        with suppress(UnknownRun):
-            fold.plan(shown_proposal(records.journal.record(run_id).proposal, redactor))
+    extend_fold(fold, records, redactor)
     return fold
+
+
+def extend_fold(fold: RunFold, records: Records, redactor: Redactor) -> None:
+    """Take what is new in the log. A plan that is too long for it comes from the journal."""
+    for event in records.events.scan(run=fold.view.run_id, after=fold.view.seq):
+        fold.take(shown_event(event, redactor))
+    view = fold.view
+    is_long = bool(view.proposals) and view.proposals[0].count > LISTED_ACTIONS
+    if view.kind == "plan" and is_long and not fold.has_plan:
+        plan = _plan(records, view.run_id, redactor)
+        if plan is not None:
+            fold.plan(plan)
+
+
+def planned_fold(records: Records, run_id: str, redactor: Redactor) -> RunFold | None:
+    """A run as it was planned, without reading its events; None if the journal has no plan of it."""
+    plan = _plan(records, run_id, redactor)
+    if plan is None:
+        return None
+    fold = RunFold(run_id)
+    fold.plan(plan)
+    return fold
+
+
+def _plan(records: Records, run_id: str, redactor: Redactor) -> Proposal | None:
+    try:
+        record = records.journal.record(run_id)
+    except UnknownRun:
+        return None
+    return shown_proposal(record.proposal, redactor) if record.proposal.actions else None
 
 
 def export_html(records: Records, run_id: str, redactor: Redactor, *, db: str | None = None) -> str:

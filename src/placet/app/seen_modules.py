@@ -1,22 +1,27 @@
 """Modules that lie in a trusted folder, imported from what was looked at and never from the disk.
 
 Trust is for the files as they were read. Code in them imports others, now or when a tool is called, and by
-then anything may be on the disk.
+then anything may be on the disk. Runs in several threads load such folders at once, and Python knows one
+module by each name: so the modules of one folder at a time are among those that Python knows.
 
 Keep true:
 1. No module is run from a file inside the folder; one that was not there when it was looked at is not found.
 2. What is installed, or part of Python, goes before a module of the folder with the same name.
+3. Code that was looked at imports from its own folder, in whatever thread and whatever was loaded since.
 """
 
 from __future__ import annotations
 
+import builtins
 import importlib.abc
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path, PurePosixPath
+from threading import RLock
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -35,25 +40,57 @@ class SeenTools(NamedTuple):
         return self.files[self.name]
 
 
-def import_from(seen: SeenTools, path: str) -> None:
-    """From now on, modules beside the tools file `path` are those that were looked at.
-
-    One folder at a time: modules of the one before are forgotten, so that none is taken for another's.
-    """
-    for finder in [each for each in sys.meta_path if isinstance(each, _Finder)]:
-        sys.meta_path.remove(finder)
-        finder.forget()
+@contextmanager
+def importing_from(seen: SeenTools, path: str) -> Iterator[dict[str, Any]]:
+    """The builtins for the tools file `path`: with them, modules beside it are those that were looked at, now
+    and later. As long as this lasts, no other thread imports from what was looked at."""
     beside = Path(os.path.realpath(path)).parent
     folder = beside.joinpath(*[".."] * (len(PurePosixPath(seen.name).parts) - 1))
-    # First, to have a look at what the others find.
-    sys.meta_path.insert(0, _Finder(os.path.realpath(folder), str(beside), seen.files))
+    finder = _Finder(os.path.realpath(folder), str(beside), seen.files)
+    with _Finder.turn:
+        finder.take_turn()
+        yield finder.builtins
 
 
 class _Finder(importlib.abc.MetaPathFinder):
+    turn = RLock()
+    """Held by the thread that imports."""
+    present: _Finder | None = None
+    """The one whose modules Python knows."""
+
     def __init__(self, folder: str, beside: str, files: Mapping[str, bytes]) -> None:
+        self.builtins = {**vars(builtins), "__import__": self._import}
         self._folder = folder
         self._beside = beside
-        self._seen = _Files(folder, files)
+        self._seen = _Files(folder, files, self.builtins)
+        self._modules: dict[str, ModuleType] = {}
+        """Those that were found here, while it is another's turn."""
+
+    def _import(self, *args: Any, **more: Any) -> ModuleType:
+        with self.turn:
+            self.take_turn()
+            return builtins.__import__(*args, **more)
+
+    def take_turn(self) -> None:
+        """Have Python know the modules of this folder and of no other. Only while `turn` is held."""
+        other = _Finder.present
+        if other is self:
+            return
+        if other is not None:
+            other._step_back()
+        _Finder.present = self
+        # First, to have a look at what the others find.
+        sys.meta_path[:] = [self, *(each for each in sys.meta_path if not isinstance(each, _Finder))]
+        sys.modules.update(self._modules)
+
+    def _step_back(self) -> None:
+        for name, module in list(sys.modules.items()):
+            spec = getattr(module, "__spec__", None)
+            if not isinstance(spec, ModuleSpec):
+                continue
+            is_ours = isinstance(spec.loader, _Loader) and spec.loader.files is self._seen
+            if is_ours or (not spec.has_location and self._is_inside(spec)):
+                self._modules[name] = sys.modules.pop(name)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -80,7 +117,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> ModuleSpec | None:
         for finder in sys.meta_path:
             # Some finders are so old that they have none.
-            find = getattr(finder, "find_spec", None) if finder is not self else None
+            find = getattr(finder, "find_spec", None) if not isinstance(finder, _Finder) else None
             found: ModuleSpec | None = find(fullname, path, target) if find is not None else None
             if found is not None:
                 return found
@@ -92,21 +129,12 @@ class _Finder(importlib.abc.MetaPathFinder):
         places = list(spec.submodule_search_locations or ())
         return bool(places) and all(self._seen.inside(place) is not None for place in places)
 
-    def forget(self) -> None:
-        """Take out the modules that were found here."""
-        for name, module in list(sys.modules.items()):
-            spec = getattr(module, "__spec__", None)
-            if not isinstance(spec, ModuleSpec):
-                continue
-            is_ours = isinstance(spec.loader, _Loader) and spec.loader.files is self._seen
-            if is_ours or (not spec.has_location and self._is_inside(spec)):
-                del sys.modules[name]
-
 
 class _Files:
     """The files that were looked at, as a place to import from."""
 
-    def __init__(self, folder: str, files: Mapping[str, bytes]) -> None:
+    def __init__(self, folder: str, files: Mapping[str, bytes], builtins: dict[str, Any]) -> None:
+        self.builtins = builtins
         self._folder = folder
         self._files = files
 
@@ -148,6 +176,10 @@ class _Loader(importlib.abc.SourceLoader):
         self._name = fullname
         self._path = path
         self.files = files
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)["__builtins__"] = self.files.builtins
+        super().exec_module(module)
 
     def get_filename(self, fullname: str) -> str:
         if fullname != self._name:

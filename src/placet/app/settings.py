@@ -26,6 +26,10 @@
     ntfy = "https://ntfy.example.org/my-topic"
     url = "https://box.example.org"
 
+    [otel]                        # a person's: where traces and metrics go
+    enabled = true
+    endpoint = "http://localhost:4318"
+
     [models]                      # a person's: who answers; see model_settings.py
     default = "anthropic:claude-sonnet-5-5"
 
@@ -40,27 +44,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from placet.policy.loader import read_toml
 from placet.policy.permission import ANSWERS, POSTURES, TIERS, Answer, Permissions, Posture
-from placet.policy.toml_file import TomlFile, listing
+from placet.policy.toml_file import TomlFile
 from placet.sandbox.isolation import LEVELS, Level
 
 if TYPE_CHECKING:
     from placet.app.model_settings import ModelSettings
     from placet.app.notify import NotifySettings
+    from placet.events.otel.sink import OtelSettings
     from placet.sandbox.hosts import HostFilter
 
 FILE_NAME = "settings.toml"
 PRESETS = tuple(name for name in POSTURES if name not in TIERS)
-Word = TypeVar("Word", bound=str)
 _KEYS = ("tier", "posture", *TIERS)
 _HTTP = ("allow", "deny", "private")
 _ISOLATION = ("require", "hosts", "trusted_tools")
 _NOTIFY = ("command", "webhook", "ntfy", "url")
+_PERSONS = {
+    "http": ("name hosts", "Which hosts may be spoken to"),
+    "models": ("choose models", "Who reads your data"),
+    "memory": ("switch memory on", "What is stored about you"),
+    "notify": ("send notifications", "Who is told what you are asked"),
+    "otel": ("export traces", "Who is told what your runs do"),
+}
+"""Keys that are for a person's own settings: what a project may not, and why."""
+_OTEL = ("enabled", "endpoint", "headers", "content", "metrics", "ratio")
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +116,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether skills are made from runs."""
     notify: NotifySettings | None = None
     """Where a link for what waits is sent."""
+    otel: OtelSettings | None = None
+    """Where traces and metrics go; `None` for nowhere."""
 
     @property
     def has_permissions(self) -> bool:
@@ -126,41 +141,32 @@ def parse_settings(path: Path, data: bytes, *, of_project: bool) -> Settings:
     """
     file = TomlFile(str(path), "Settings file")
     document = read_toml(file, data)
-    known = ["tools" if of_project else "http", "permissions", "isolation"]
-    known += [] if of_project else ["models", "memory", "auto_distill", "notify"]
     for key in document:
-        if key == "http" and of_project:
-            fix = "Which hosts may be spoken to is yours to say: put it into your own settings.toml."
-            file.fail("a project's settings may not name hosts", "http", fix)
-        if key == "models" and of_project:
-            fix = "Who reads your data is yours to say: put it into your own settings.toml."
-            file.fail("a project's settings may not choose models", "models", fix)
-        if key == "memory" and of_project:
-            fix = "What is stored about you is yours to say: put it into your own settings.toml."
-            file.fail("a project's settings may not switch memory on", "memory", fix)
-        if key == "notify" and of_project:
-            fix = "Who is told what you are asked is yours to say: put it into your own settings.toml."
-            file.fail("a project's settings may not send notifications", "notify", fix)
+        if of_project and key in _PERSONS:
+            problem, why = _PERSONS[key]
+            fix = f"{why} is yours to say: put it into your own settings.toml."
+            file.fail(f"a project's settings may not {problem}", key, fix)
         if key == "tools" and not of_project:
             fix = "Put it into the .placet folder of a project, or name the file with --tools."
             file.fail("only a project's settings may name tools", "tools", fix)
-        if key not in known:
-            file.unknown(key, known, key, "the settings")
+    known = ["tools" if of_project else "http", "permissions", "isolation"]
+    known += [] if of_project else ["models", "memory", "auto_distill", "notify", "otel"]
+    file.check_keys(document, known, "", "the settings")
     tools = _tools(file, document["tools"]) if "tools" in document else None
     hosts = _hosts(file, document["http"]) if "http" in document else None
-    switches = {key: document.get(key, False) for key in ("memory", "auto_distill")}
-    for key, value in switches.items():
-        if not isinstance(value, bool):
-            file.fail("expected true or false", key, f"Write {key} = true.")
-    if switches["auto_distill"] and not switches["memory"]:
+    memory = file.flag(document.get("memory", False), "memory", "Write memory = true.")
+    distill = file.flag(document.get("auto_distill", False), "auto_distill", "Write auto_distill = true.")
+    if distill and not memory:
         file.fail("skills are kept in memory", "auto_distill", "Write memory = true as well.")
-    settings = Settings(tools=tools, hosts=hosts, **switches)
+    settings = Settings(tools=tools, hosts=hosts, memory=memory, auto_distill=distill)
     if "models" in document:
         from placet.app.model_settings import parse_models
 
         settings = msgspec.structs.replace(settings, models=parse_models(file, document["models"]))
     if "notify" in document:
         settings = msgspec.structs.replace(settings, notify=_notify(file, document["notify"]))
+    if "otel" in document:
+        settings = msgspec.structs.replace(settings, otel=_otel(file, document["otel"]))
     if "isolation" in document:
         settings = _isolation(file, document, settings, of_project=of_project)
     if "permissions" not in document:
@@ -194,13 +200,10 @@ def _hosts(file: TomlFile, value: object) -> HostFilter:
     from placet.sandbox.hosts import HostFilter
 
     table = file.table(value, "http", "Begin it with a line [http].")
-    for key in table:
-        if key not in _HTTP:
-            file.unknown(key, _HTTP, f"http.{key}", "[http]")
+    file.check_keys(table, _HTTP, "http", "[http]")
     for key in ("allow", "deny"):
         _texts(file, table, key, "http", "host names", "*.example.org")
-    if not isinstance(table.get("private", False), bool):
-        file.fail("expected true or false", "http.private", "Write private = false.")
+    file.flag(table.get("private", False), "http.private", "Write private = false.")
     try:
         return HostFilter(**table)
     except UsageError as error:
@@ -211,9 +214,7 @@ def _notify(file: TomlFile, value: object) -> NotifySettings:
     from placet.app.notify import NotifySettings, is_web_address
 
     table = file.table(value, "notify", "Begin it with a line [notify].")
-    for key in table:
-        if key not in _NOTIFY:
-            file.unknown(key, _NOTIFY, f"notify.{key}", "[notify]")
+    file.check_keys(table, _NOTIFY, "notify", "[notify]")
     command = _texts(file, table, "command", "notify", "words of a command", "notify-send")
     for key in ("webhook", "ntfy", "url"):
         if key in table and not is_web_address(file.text(table[key], f"notify.{key}", "Write an address.")):
@@ -226,20 +227,55 @@ def _notify(file: TomlFile, value: object) -> NotifySettings:
     )
 
 
+def _otel(file: TomlFile, value: object) -> OtelSettings | None:
+    from placet.app.notify import is_web_address
+    from placet.events.otel.sink import OtelSettings
+
+    table = file.table(value, "otel", "Begin it with a line [otel].")
+    file.check_keys(table, _OTEL, "otel", "[otel]")
+    for key in ("enabled", "content", "metrics"):
+        file.flag(table.get(key, False), f"otel.{key}", f"Write {key} = true.")
+    if "endpoint" in table and not is_web_address(
+        file.text(table["endpoint"], "otel.endpoint", "Write an address.")
+    ):
+        fix = 'Write endpoint = "http://localhost:4318".'
+        file.fail("expected the address of an OTLP receiver (HTTP)", "otel.endpoint", fix)
+    headers = file.table(table.get("headers", {}), "otel.headers", 'Write headers = { "api-key" = "..." }.')
+    for name, header in headers.items():
+        if not isinstance(header, str) or not header.isprintable() or not _is_header(name):
+            fix = 'Write a name and a text, such as "api-key" = "...".'
+            file.fail("expected a header of HTTP", f"otel.headers.{name}", fix)
+    ratio = table.get("ratio", 1.0)
+    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 <= ratio <= 1:
+        file.fail("expected a number from 0 to 1", "otel.ratio", "Write ratio = 0.1 for every tenth trace.")
+    if not table.get("enabled", False):
+        return None
+    return OtelSettings(
+        endpoint=table.get("endpoint"),
+        headers=headers,
+        content=table.get("content", False),
+        metrics=table.get("metrics", True),
+        ratio=float(ratio),
+    )
+
+
+def _is_header(name: str) -> bool:
+    return name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+
+
 def _isolation(
     file: TomlFile, document: Mapping[str, Any], settings: Settings, *, of_project: bool
 ) -> Settings:
     table = file.table(document["isolation"], "isolation", "Begin it with a line [isolation].")
+    file.check_keys(table, _ISOLATION, "isolation", "[isolation]")
     for key in table:
-        if key not in _ISOLATION:
-            file.unknown(key, _ISOLATION, f"isolation.{key}", "[isolation]")
         if key != "require" and of_project:
             problem = "name hosts" if key == "hosts" else "say which tools are trusted"
             fix = "That is yours to say: put it into your own settings.toml."
             file.fail(f"a project's settings may not {problem}", f"isolation.{key}", fix)
     require: Level | None = None
     if "require" in table:
-        require = _choice(file, table["require"], LEVELS, "isolation.require", "level of isolation")
+        require = file.choice(table["require"], LEVELS, "isolation.require", "level of isolation")
     trusted = _texts(file, table, "trusted_tools", "isolation", "names of tools", "deploy")
     for name in trusted:
         file.text(name, "isolation.trusted_tools", "Name a tool, or drop the empty text.")
@@ -284,27 +320,17 @@ def _agent(file: TomlFile, name: str, value: object) -> Wish:
 
 
 def _wish(file: TomlFile, table: dict[str, Any], place: str, *more: str) -> Wish:
-    for key in table:
-        if key not in _KEYS:
-            file.unknown(key, [*_KEYS, *more], f"{place}.{key}", f"[{place}]")
+    file.check_keys(table, [*_KEYS, *more], place, f"[{place}]")
     if "tier" in table and "posture" in table:
         file.fail("'tier' and 'posture' both say what is allowed", f"{place}.posture", "Keep one of the two.")
     name: str | None = None
     if "tier" in table:
-        name = _choice(file, table["tier"], TIERS, f"{place}.tier", "tier")
+        name = file.choice(table["tier"], TIERS, f"{place}.tier", "tier")
     elif "posture" in table:
-        name = _choice(file, table["posture"], PRESETS, f"{place}.posture", "posture")
+        name = file.choice(table["posture"], PRESETS, f"{place}.posture", "posture")
     answers: dict[str, Answer] = {
-        tier: _choice(file, table[tier], ANSWERS, f"{place}.{tier}", "answer")
+        tier: file.choice(table[tier], ANSWERS, f"{place}.{tier}", "answer")
         for tier in TIERS
         if tier in table
     }
     return Wish(name=name, answers=answers)
-
-
-def _choice(file: TomlFile, value: object, known: tuple[Word, ...], place: str, kind: str) -> Word:
-    text = file.text(value, place, f"Choose one of {listing(known)}.")
-    for word in known:
-        if word == text:
-            return word
-    file.no_choice(text, known, place, kind)

@@ -26,6 +26,9 @@ from placet.storage.location import PROJECT_FOLDER, config_folder, project_folde
 if TYPE_CHECKING:
     from placet.agents.report import Report
     from placet.agents.spec import AgentSpec
+    from placet.app.app import Records
+    from placet.events.log import EventLog
+    from placet.memory.memory import Memory
     from placet.memory.skills.shelf import SkillShelf
     from placet.memory.skills.trial import Arm, SkillState, Trial
 
@@ -119,6 +122,50 @@ def open_skills(db: str | None, *, writes: bool = False) -> Iterator[OpenSkills]
         yield OpenSkills(memory.skills, folders.problems)
 
 
+class Judging(NamedTuple):
+    """What a person's word about runs needs."""
+
+    memory: Memory
+    """It records outcomes, logs them, and learns from them where the settings say so."""
+    records: Records
+    events: EventLog
+    """What is logged here."""
+
+
+@contextmanager
+def open_judging(db: str | None, *, model: str | None = None) -> Iterator[Judging]:
+    """The memory of the database `db`, or of the default one, for outcomes of its runs.
+
+    Raises:
+        StorageError: the database is not there, or cannot be opened.
+        ModelError: the named model is not there; only where models make skills.
+    """
+    from placet.app.app import known_secrets, open_records
+    from placet.app.governance import own_settings
+    from placet.app.memory import memory_of
+    from placet.app.models import attach
+    from placet.events.log import EventLog
+    from placet.redaction import Redactor
+    from placet.runtime.runtime import Runtime
+
+    mine = own_settings(os.environ)
+    redactor = Redactor(known_secrets(os.environ))
+    with open_records(db, writes=True, redactor=redactor) as records:
+        memory = memory_of(records, with_embedder=False)
+        events = EventLog(sinks=[records.events], redactor=redactor)
+        models = attach(model, mine.models, os.environ).models if mine.auto_distill else None
+        learns = models is not None
+        Runtime(
+            events=events,
+            memory=memory,
+            model=models,
+            trajectories=records.trajectories if learns else None,
+            auto_distill=learns,
+        )
+        yield Judging(memory, records, events)
+        events.flush()
+
+
 def with_trials(shelf: SkillShelf, tenant: str | None) -> list[tuple[Skill, Trial]]:
     """All skills, each with the outcomes of its runs."""
     from placet.memory.skills.trial import Trial
@@ -131,12 +178,13 @@ def with_trials(shelf: SkillShelf, tenant: str | None) -> list[tuple[Skill, Tria
 
 def skill_data(skill: Skill, trial: Trial) -> dict[str, Any]:
     """A skill as JSON, with the sizes of its files."""
-    from placet.memory.skills.trial import lower_bound
+    from placet.memory.skills.trial import lower_bound, next_look
 
     data: dict[str, Any] = skill.to_dict()
     data["files"] = {path: len(content) for path, content in skill.files.items()}
     judged = {"degraded": trial.is_degraded, "lower_bound": round(lower_bound(trial), 4)}
-    return data | {"trial": trial.to_dict()} | judged
+    look = next_look(trial) if skill.state == "provisional" else None
+    return data | {"trial": trial.to_dict(), "next_look": look} | judged
 
 
 def with_skill(spec: AgentSpec, skill: Skill) -> AgentSpec:

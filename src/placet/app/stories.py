@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from placet.app.app import is_a_programs
 from placet.app.loops import round_of
+from placet.app.options import is_a_programs
 from placet.app.repeat import repeat_of
 from placet.errors import StorageError, StorageUnavailable, UnknownRun
 from placet.ir.json_value import JsonValue

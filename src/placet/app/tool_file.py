@@ -14,10 +14,10 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from placet.app.files import read_file
-from placet.app.seen_modules import SeenTools, import_from
+from placet.app.seen_modules import SeenTools, importing_from
 from placet.errors import ToolDeclarationError, ToolFileError
 
 if TYPE_CHECKING:
@@ -39,23 +39,17 @@ _EXAMPLE = """Write one like this:
 """
 
 
-def load_tools(
-    path: str,
-    seen: SeenTools | None = None,
-    workspace: Workspace | None = None,
-    isolation: Isolation | None = None,
-) -> list[Tool]:
+def load_tools(path: str, seen: SeenTools | None = None) -> list[Tool]:
     """The tools that a Python file defines at its top level, or a TOML file as commands, in their order.
 
-    Commands run in `workspace`, confined as `isolation` says. With `seen` a file is what it held when
-    somebody looked at it, and it is not read again. What lies beside it is then imported from what was looked
-    at too, also later, while a tool runs.
+    With `seen` a file is what it held when somebody looked at it, and it is not read again. What lies beside
+    it is then imported from what was looked at too, also later, while a tool runs.
 
     Raises:
         InputError: the file cannot be read.
         ToolFileError: it raises, or holds no tool; names the line.
     """
-    return load_with_reach(path, seen, workspace, isolation)[0]
+    return load_with_reach(path, seen)[0]
 
 
 def load_with_reach(
@@ -65,7 +59,8 @@ def load_with_reach(
     isolation: Isolation | None = None,
     hosts: Sequence[str] = (),
 ) -> tuple[list[Tool], dict[str, Reach]]:
-    """The same, and by name where each of them runs. Programs that name no hosts may speak to `hosts`.
+    """The same, and by name where each of them runs. Commands run in `workspace`, confined as `isolation`
+    says; those that name no hosts may speak to `hosts`.
 
     Raises:
         InputError: the file cannot be read.
@@ -96,8 +91,8 @@ def _load_python(path: str, seen: SeenTools | None) -> list[Tool]:
     from placet.tools.tool import Tool
 
     if seen is not None:
-        import_from(seen, path)
-        module = _run_file(path, seen.source)
+        with importing_from(seen, path) as builtins:
+            module = _run_file(path, seen.source, builtins)
     else:
         source = read_file(path)
         _find_beside(path)
@@ -133,7 +128,7 @@ def _find_beside(path: str) -> None:
         sys.path.append(folder)
 
 
-def _run_file(path: str, source: bytes) -> ModuleType:
+def _run_file(path: str, source: bytes, builtins: dict[str, Any] | None = None) -> ModuleType:
     """Run a Python file as a module under a name that nobody imports by accident."""
     full = str(Path(path).resolve())
     name = f"_placet_tools_{sha256(full.encode(errors='replace')).hexdigest()[:12]}"
@@ -143,12 +138,14 @@ def _run_file(path: str, source: bytes) -> ModuleType:
     module = module_from_spec(spec)
     # In sys.modules, because decorators and type hints look their module up there.
     sys.modules[name] = module
+    if builtins is not None:
+        vars(module)["__builtins__"] = builtins
     try:
         exec(loader.source_to_code(source, full), vars(module))
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        del sys.modules[name]
+        sys.modules.pop(name, None)  # Another thread may load the same file.
         raise ToolFileError(_what_broke(path, full, error)) from error
     return module
 

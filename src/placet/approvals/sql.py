@@ -83,7 +83,7 @@ class _Answer(msgspec.Struct, frozen=True, array_like=True):
 
 def has_approvals(database: Database) -> bool:
     """Whether anybody has asked anything there. Whoever only reads cannot make the tables to find out."""
-    return database.read(lambda t: t.has_table("approvals"))
+    return database.has_table("approvals")
 
 
 class SqlApprovals:

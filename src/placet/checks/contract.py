@@ -167,24 +167,14 @@ def read_contract(text: str, where: str) -> Contract:
             file and the key, or the line.
     """
     from placet.policy.loader import read_toml
-    from placet.policy.toml_file import TomlFile, kind_of
+    from placet.policy.toml_file import TomlFile
 
     file = TomlFile(where, what="Contract file")
     document = read_toml(file, text.encode(errors="replace"))
-    known = list(Contract.__struct_fields__)
-    for key in document:
-        if key not in known:
-            file.unknown(key, known, key, "a contract")
-    description = document.get("description", "")
-    if not isinstance(description, str):
-        file.fail(f"expected a text, got {kind_of(description)}", "description")
-    may_touch = document.get("may_touch", [])
-    if not isinstance(may_touch, list) or not all(isinstance(pattern, str) for pattern in may_touch):
-        file.fail("expected a list of texts", "may_touch", 'Write may_touch = ["tests/data/**"].')
+    file.check_keys(document, Contract.__struct_fields__, "", "a contract")
     tables = file.tables(document.get("checks", []), "checks", "Begin each check with a line [[checks]].")
-    checks = read_checks(file, tables)
-    contract = Contract(description=description, checks=checks, may_touch=tuple(may_touch))
-    for problem in _problems(contract):
+    contract = file.convert({"description": "", **document, "checks": read_checks(file, tables)}, Contract)
+    for problem in contract_problems(contract):
         file.fail(problem.words, problem.key, problem.fix)
     return contract
 
@@ -205,7 +195,7 @@ def check_contract(contract: Contract) -> None:
     Raises:
         UsageError: it does not; says which check, and what to write instead.
     """
-    for problem in _problems(contract):
+    for problem in contract_problems(contract):
         raise UsageError(
             f"The contract cannot be used: {problem.key}: {problem.words}. {problem.fix}".rstrip()
         )
@@ -233,59 +223,69 @@ def _check_words(check: Check) -> str:
     )
 
 
-class _Problem(NamedTuple):
+class ContractProblem(NamedTuple):
+    """Something wrong with a contract."""
+
     key: str
     words: str
     fix: str = ""
 
 
-def _problems(contract: Contract) -> list[_Problem]:
+def contract_problems(contract: Contract) -> list[ContractProblem]:
     """Everything that is wrong with a contract, in the order in which it stands there."""
-    found: list[_Problem] = []
+    found: list[ContractProblem] = []
     if not contract.checks:
         found.append(
-            _Problem("checks", "there are none, so nothing would tell when the work is done", _EXAMPLE)
+            ContractProblem("checks", "there are none, so nothing would tell when the work is done", _EXAMPLE)
         )
     if len(contract.checks) > MOST_CHECKS:
-        found.append(_Problem("checks", f"there are {len(contract.checks)}; {MOST_CHECKS} is the most"))
+        found.append(
+            ContractProblem("checks", f"there are {len(contract.checks)}; {MOST_CHECKS} is the most")
+        )
     names: set[str] = set()
     for number, check in enumerate(contract.checks[:MOST_CHECKS]):
         found += _problems_of(check, f"checks[{number}]")
         if check.name in names:
             again = f"'{clean(check.name, _MOST_NAME)}' is the name of another check"
-            found.append(_Problem(f"checks[{number}].name", again, "Give each check a name of its own."))
+            found.append(
+                ContractProblem(f"checks[{number}].name", again, "Give each check a name of its own.")
+            )
         names.add(check.name)
     for number, pattern in enumerate(contract.may_touch):
         if words := _pattern_problem(pattern):
             fix = "Write a path or a pattern from the top of the repository, such as tests/data/**."
-            found.append(_Problem(f"may_touch[{number}]", f"{clean(pattern, 80)!r}: {words}", fix))
+            found.append(ContractProblem(f"may_touch[{number}]", f"{clean(pattern, 80)!r}: {words}", fix))
     return found
 
 
-def _problems_of(check: Check, place: str) -> list[_Problem]:
-    found: list[_Problem] = []
+def _problems_of(check: Check, place: str) -> list[ContractProblem]:
+    found: list[ContractProblem] = []
     if not check.name.strip() or len(check.name) > _MOST_NAME or clean(check.name) != check.name:
         fix = f"Write a name of at most {_MOST_NAME} plain characters."
-        found.append(_Problem(f"{place}.name", "it is empty, too long, or has hidden characters", fix))
+        found.append(ContractProblem(f"{place}.name", "it is empty, too long, or has hidden characters", fix))
     if not check.command.strip():
-        found.append(_Problem(f"{place}.command", "it is empty", 'Write one such as "pytest -q".'))
+        found.append(ContractProblem(f"{place}.command", "it is empty", 'Write one such as "pytest -q".'))
     elif clean(check.command, lines=True, tabs=True) != check.command:
         # Whoever confirms a contract must see what will run.
         hidden = "it holds control characters, or characters that nobody sees"
-        found.append(_Problem(f"{place}.command", hidden, "Write it without them."))
+        found.append(ContractProblem(f"{place}.command", hidden, "Write it without them."))
     elif len(check.command) > MOST_CHARACTERS:
         long = f"it is longer than {MOST_CHARACTERS:,} characters"
-        found.append(_Problem(f"{place}.command", long, "Put it into a script, and run that."))
+        found.append(ContractProblem(f"{place}.command", long, "Put it into a script, and run that."))
     wanted = check.output_contains
     if wanted is not None and (not wanted.strip() or len(wanted) > MOST_CHARACTERS):
         words = "it is empty, so every output would contain it" if not wanted.strip() else "it is too long"
-        found.append(_Problem(f"{place}.output_contains", words, "Write a text that only a success writes."))
+        found.append(
+            ContractProblem(f"{place}.output_contains", words, "Write a text that only a success writes.")
+        )
     if wanted is None and not check.expect_exit_zero:
         words = "without an exit code of 0 only output_contains could tell, and it is not given"
-        found.append(_Problem(f"{place}.expect_exit_zero", words, "Write output_contains, or drop this."))
+        found.append(
+            ContractProblem(f"{place}.expect_exit_zero", words, "Write output_contains, or drop this.")
+        )
     if not isfinite(check.timeout_secs) or not 0 < check.timeout_secs <= MOST_TIMEOUT_S:
         words = f"{check.timeout_secs:g} is no number of seconds above 0 and up to {MOST_TIMEOUT_S:,.0f}"
-        found.append(_Problem(f"{place}.timeout_secs", words, "Write one such as 60."))
+        found.append(ContractProblem(f"{place}.timeout_secs", words, "Write one such as 60."))
     return found
 
 
@@ -305,29 +305,18 @@ def _pattern_problem(pattern: str) -> str:
 
 
 def _read_check(file: TomlFile, table: dict[str, object], place: str, taken: set[str]) -> Check:
-    from placet.policy.toml_file import kind_of
-
-    known = list(Check.__struct_fields__)
-    for key, value in table.items():
-        if key not in known:
-            file.unknown(key, known, f"{place}.{key}", "a check")
-        match key:
-            case "expect_exit_zero" if not isinstance(value, bool):
-                file.fail(f"expected true or false, got {kind_of(value)}", f"{place}.{key}")
-            case "timeout_secs" if isinstance(value, bool) or not isinstance(value, int | float):
-                file.fail(f"expected a number of seconds, got {kind_of(value)}", f"{place}.{key}")
-            case "name" | "command" | "output_contains" if not isinstance(value, str):
-                file.fail(f"expected a text, got {kind_of(value)}", f"{place}.{key}")
+    file.check_keys(table, Check.__struct_fields__, place, "a check")
     if "command" not in table:
         file.fail("it has no command", place, _EXAMPLE)
     if "name" not in table:
         name = _free_name(str(table["command"]), taken)
         taken.add(name)
         table = {"name": name, **table}
-    if table.get("timeout_secs", 0) > MOST_TIMEOUT_S:  # type: ignore[operator]
+    seconds = table.get("timeout_secs")
+    if isinstance(seconds, int) and seconds > MOST_TIMEOUT_S:
         # A number of any length is TOML, and not one that a float can hold.
         file.fail(f"{MOST_TIMEOUT_S:,.0f} is the most", f"{place}.timeout_secs", "Write one such as 60.")
-    return msgspec.convert(table, Check)
+    return file.convert(table, Check, place)
 
 
 def _free_name(command: str, taken: set[str]) -> str:

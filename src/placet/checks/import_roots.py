@@ -52,12 +52,12 @@ def installed_modules(commands: Iterable[str], environment: Mapping[str, str]) -
     return frozenset(found)
 
 
-def python_path(folder: str, roots: list[str], before: str = "") -> dict[str, str]:
+def python_path(folder: str, roots: list[str]) -> dict[str, str]:
     """What lets Python find the same in another folder; nothing where there is nothing to find."""
     if not roots:
         return {}
     entries = [os.path.normpath(os.path.join(folder, root)) for root in roots]
-    return {"PYTHONPATH": os.pathsep.join([*entries, *filter(None, [before])])}
+    return {"PYTHONPATH": os.pathsep.join(entries)}
 
 
 def _packages(environment: Mapping[str, str], more: Sequence[str] = ()) -> Iterator[Path]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _MOST_SOURCES = 5_000
 """Source files that are searched for imports and names."""
+_MOST_READABLE = 500
+"""Files that may say what checks run."""
 
 
 class TreeReader(Protocol):
@@ -56,8 +58,12 @@ async def seal_of(
     commands = [check.command for check in contract.checks]
     paths = await trees.paths(base)
     named = {file.path for command in commands for file in named_files(command)}
-    texts = await trees.texts(base, [path for path in paths if is_readable(path) or path in named])
-    sources = await trees.texts(base, [path for path in paths if is_code(path)], most=_MOST_SOURCES)
+    readable = [path for path in paths if is_readable(path) or path in named][:_MOST_READABLE]
+    code = [path for path in paths if is_code(path)][:_MOST_SOURCES]
+    # Together: asking takes longer than reading.
+    held = await trees.texts(base, list(dict.fromkeys([*readable, *code])), most=len(readable) + len(code))
+    texts = {path: held[path] for path in readable if path in held}
+    sources = {path: held[path] for path in code if path in held}
     reported = [result.tests.modules for result in baseline if result.tests is not None]
     modules = await asyncio.to_thread(installed_modules, commands, os.environ)
 

@@ -10,16 +10,20 @@ import click
 from placet.cli.agent_commands import COMMANDS
 from placet.cli.inputs import (
     Subject,
+    collected,
     db_option,
     isolation_option,
     json_option,
+    log_option,
     model_option,
     permissions_option,
     policies_option,
+    run_id_option,
     single,
     tools_option,
     user_option,
     wait_option,
+    yes_to_option,
 )
 from placet.cli.output import Output
 
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from placet.agents.result import AgentResult
     from placet.agents.runner import AgentRunner
     from placet.agents.versions import AgentStore
-    from placet.sandbox.isolation import Level
+    from placet.app.options import RunOptions
     from placet.tools.context import Cancel
     from placet.turns.ending import Ending, Watch
 
@@ -51,36 +55,25 @@ for _command in COMMANDS:
 @user_option
 @model_option
 @single("--workspace", metavar="DIR", help="Where tools work. Default: the project's folder.")
-@single(
-    "--yes-to",
-    metavar="TIER",
-    type=click.Choice(["none", "read_only", "sandbox_edit", "full_access"]),
-    help="What is done without asking: none, read_only, sandbox_edit or full_access. Default: what your"
-    " settings allow, else read_only.",
-)
+@yes_to_option
 @tools_option
 @policies_option
 @permissions_option
 @isolation_option
-@single("--run-id", metavar="ID", help="What to call the run. Default: one is made up and shown.")
+@run_id_option
 @click.option("--even-if-disabled", is_flag=True, help="Run it although it is disabled.")
 @wait_option
 @db_option
-@single("--log", metavar="FILE.jsonl", help="Append every event to this file too.")
+@log_option
 @json_option
 @click.pass_obj
+@collected
 def run(
     output: Output,
     name: str,
     task: str,
     is_user: bool,
-    model: str | None,
-    workspace: str | None,
-    yes_to: str | None,
-    tools: str | None,
-    policies: str | None,
-    permissions: str | None,
-    isolation: Level | None,
+    options: RunOptions,
     run_id: str | None,
     even_if_disabled: bool,
     wait: float | None,
@@ -98,6 +91,8 @@ def run(
     waiting for a person, 130 after Ctrl-C.
     """
     output.claim()
+    from msgspec.structs import replace
+
     from placet.app.agents import find_agents, make_runner
     from placet.cli.conversing import open_for
     from placet.cli.trust import terminal_question
@@ -112,23 +107,12 @@ def run(
     if not task.strip():
         raise click.UsageError("there is no task. Say in a sentence what the agent is to do.")
     agents.check_trust(entry, os.environ, terminal_question(output))
-    with open_for(
-        output,
-        tools=tools,
-        policies=policies,
-        permissions=permissions,
-        isolation=isolation,
-        model=model or spec.model,
-        workspace=workspace,
-        yes_to=yes_to,
-        record=None,
-        log=log,
-        db=db,
-        wait=wait,
-        as_json=as_json,
-        memory=spec.memory,
-    ) as (app, view):
-        runner = make_runner(app, spec, yes_to=yes_to, has_permissions=permissions is not None)
+    options = replace(options, model=options.model or spec.model)
+    with open_for(output, options, db=db, wait=wait, log=log, as_json=as_json, memory=spec.memory) as (
+        app,
+        view,
+    ):
+        runner = make_runner(app, spec)
         store = app.records.agents if app.records is not None else None
         if store is not None:
             store.keep(entry.place.key, entry.id, entry.path.suffix, entry.text)

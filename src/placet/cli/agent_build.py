@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from placet.cli.agent_test import limits_of, stoppable, trial_options
-from placet.cli.inputs import db_option, json_option, single
+from placet.cli.inputs import collected, db_option, json_option, single
 from placet.cli.output import OPENING, Output
 
 if TYPE_CHECKING:
     from placet.agents.builder import Attempt, Built
     from placet.agents.spec import AgentSpec
-    from placet.sandbox.isolation import Level
+    from placet.app.options import RunOptions
     from placet.tools.context import Cancel
 
 _SIGNALLED = 128
@@ -43,6 +43,7 @@ class _NotKept(Exception):
 @db_option
 @json_option
 @click.pass_obj
+@collected
 def build(
     output: Output,
     sentence: str,
@@ -51,15 +52,9 @@ def build(
     yes: bool,
     is_user: bool,
     suffix: str | None,
-    model: str | None,
+    options: RunOptions,
     k: int,
     at_once: int,
-    tools: str | None,
-    policies: str | None,
-    isolation: Level | None,
-    max_tokens: int | None,
-    max_cost: float | None,
-    time_s: float | None,
     db: str | None,
     as_json: bool,
 ) -> int:
@@ -83,15 +78,8 @@ def build(
     taken = {entry.id for entry in find_agents(os.environ).entries(with_hidden=True)}
     if agent_id in taken:
         raise UsageError(f"There is an agent '{agent_id}' already. Choose another id.")
-    limits = limits_of(max_tokens, max_cost, time_s)
-    opening = open_trials(
-        model=model,
-        tools=tools,
-        policies=policies,
-        isolation=isolation,
-        at_once=at_once,
-        confirm=terminal_question(output),
-    )
+    limits = limits_of(options)
+    opening = open_trials(options, at_once=at_once, confirm=terminal_question(output))
     with output.opened(opening, OPENING) as app:
         output.redactor = app.redactor
         builder = Builder(app.trying, tools=app.tools(), max_attempts=attempts, k=k)

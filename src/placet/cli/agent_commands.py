@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from placet.agents.versions import SuccessRecord, Version
 
 _IDENTITY = "You are {name}. Say here who the agent is and how it answers: short, and in plain words."
-_DIGEST = 12
 """Characters of a digest that are shown."""
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from placet.cli.inputs import (
-    Money,
-    Span,
+    collected,
     isolation_option,
     json_option,
+    limit_options,
     model_option,
     policies_option,
     single,
@@ -23,8 +23,8 @@ from placet.cli.output import OPENING, Output
 if TYPE_CHECKING:
     from placet.agents.registry import AgentEntry
     from placet.agents.report import Report, Trial
+    from placet.app.options import RunOptions
     from placet.runtime.open_run import OpenRun
-    from placet.sandbox.isolation import Level
     from placet.tools.context import Cancel
     from placet.turns.limits import TurnLimits
 
@@ -38,21 +38,7 @@ _LOOKED_AT = 4096
 def trial_options(command: Command) -> Command:
     """What scenarios are run with, and how far all of them together may go."""
     for option in (
-        click.option(
-            "--time", "time_s", type=Span(), metavar="DURATION", help="How long all may take, such as 10m."
-        ),
-        click.option(
-            "--max-cost",
-            type=Money(),
-            metavar="USD",
-            help="What all may cost.",
-        ),
-        click.option(
-            "--max-tokens",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Tokens that all may read and write.",
-        ),
+        limit_options("all"),
         isolation_option,
         policies_option,
         tools_option,
@@ -87,20 +73,15 @@ def trial_options(command: Command) -> Command:
 @trial_options
 @json_option
 @click.pass_obj
+@collected
 def test(
     output: Output,
     names: Sequence[str],
     only: Sequence[str],
     junit: str | None,
-    model: str | None,
+    options: RunOptions,
     k: int,
     at_once: int,
-    tools: str | None,
-    policies: str | None,
-    isolation: Level | None,
-    max_tokens: int | None,
-    max_cost: float | None,
-    time_s: float | None,
     as_json: bool,
 ) -> int:
     """Run the scenarios of each AGENT; without a name, of every enabled agent that has some.
@@ -111,6 +92,8 @@ def test(
     Exit codes: 0 all passed, 1 not all did, 2 bad input, 130 after Ctrl-C.
     """
     output.claim()
+    from msgspec.structs import replace
+
     from placet.agents.scenarios import chosen_scenarios
     from placet.app.agent_trials import open_trials
     from placet.app.agents import find_agents
@@ -125,8 +108,8 @@ def test(
         chosen_scenarios(entry.spec, only)
     if junit is not None:
         read = {f"the agent '{entry.id}'": str(entry.path) for entry in agents.entries(with_hidden=True)}
-        _check_junit(junit, {**read, "the tools": tools, "the policies": policies})
-    limits = limits_of(max_tokens, max_cost, time_s)
+        _check_junit(junit, {**read, "the tools": options.tools, "the policies": options.policies})
+    limits = limits_of(options)
     reports: list[Report] = []
     signal = 0
     used: OpenRun | None = None
@@ -136,14 +119,8 @@ def test(
     for entry in chosen:
         spec = entry.spec
         assert spec is not None
-        opening = open_trials(
-            model=model or spec.model,
-            tools=tools,
-            policies=policies,
-            isolation=isolation,
-            at_once=at_once,
-            confirm=confirm,
-        )
+        own = replace(options, model=options.model or spec.model)
+        opening = open_trials(own, at_once=at_once, confirm=confirm)
         with output.opened(opening, OPENING) as app:
             output.redactor = app.redactor
             trying = app.trying
@@ -180,6 +157,8 @@ def test(
         reports.append(report)
         if signal:
             break
+        if not only:
+            _store(output, entry, report)
     code = 0 if all(report.all_passed for report in reports) else 1
     if junit is not None and not _write_junit(output, reports, junit):
         code = code or 2
@@ -187,10 +166,24 @@ def test(
     return _SIGNALLED + signal if signal else code
 
 
-def limits_of(tokens: int | None, cost_usd: float | None, time_s: float | None) -> TurnLimits | None:
+def _store(output: Output, entry: AgentEntry, report: Report) -> None:
+    """Store a result where `placet agent list` and the page find it."""
+    from placet.app.agent_trials import store_report
+    from placet.app.app import open_records
+    from placet.errors import PlacetError
+
+    try:
+        with open_records(None, create=True, writes=True) as records:
+            store_report(records, entry, report, output.redactor)
+    except PlacetError as error:
+        output.talk(f"Note: the result is not stored: {error}")
+
+
+def limits_of(options: RunOptions) -> TurnLimits | None:
     """How far all runs together may go; None for as far as they like."""
     from placet.turns.limits import TurnLimits
 
+    tokens, cost_usd, time_s = options.tokens, options.cost_usd, options.time_s
     if tokens is None and cost_usd is None and time_s is None:
         return None
     return TurnLimits(tokens=tokens, cost_usd=cost_usd, time_s=time_s)

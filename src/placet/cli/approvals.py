@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.inputs import Span, Subject, db_option, json_option, not_empty
+from placet.cli.inputs import (
+    Span,
+    Subject,
+    count_option,
+    db_option,
+    json_option,
+    plain_text,
+    reason_option,
+)
 from placet.cli.output import Output, to_json
 from placet.cli.places import look_in
 
@@ -30,20 +38,9 @@ _RUNS = ("tool", "parameters", "compensation")
 """The fields that say what will run."""
 
 
-def _text(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse what is empty, and bytes that are no text: neither can be kept as a name or a reason."""
-    value = not_empty(context, parameter, value)
-    try:
-        if value is not None:
-            value.encode()
-    except UnicodeEncodeError:
-        raise click.BadParameter("it is no text in UTF-8.", context, parameter) from None
-    return value
-
-
-id_argument = click.argument("id", metavar="ID", callback=_text)
+id_argument = click.argument("id", metavar="ID", callback=plain_text)
 by_option = click.option(
-    "--by", metavar="NAME", callback=_text, help="Who decides. Default: the name you are logged in with."
+    "--by", metavar="NAME", callback=plain_text, help="Who decides. Default: the name you are logged in with."
 )
 
 
@@ -53,18 +50,12 @@ def approvals() -> None:
 
 
 @approvals.command("list", short_help="What waits to be decided.")
-@click.option("--run", metavar="RUN", callback=_text, help="Of this run; the start of its id is enough.")
+@click.option("--run", metavar="RUN", callback=plain_text, help="Of this run; the start of its id is enough.")
 @click.option(
     "--all", "with_closed", is_flag=True, help="Also the newest that are decided, or too old to be."
 )
 @click.option("--standing", is_flag=True, help="Instead, what is approved for always and holds now.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1, max=1_000_000),
-    default=50,
-    show_default=True,
-    help="How many at most.",
-)
+@count_option("--limit", 50)
 @db_option
 @json_option
 @click.pass_obj
@@ -271,8 +262,8 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
     is_flag=True,
     help="Of a loop's change that no longer applies: bring it over, check it again, and ask anew.",
 )
-@click.option("--model", metavar="MODEL", callback=_text, help="With --rebase: the model to ask.")
-@click.option("--reason", metavar="TEXT", callback=_text, help="Why.")
+@click.option("--model", metavar="MODEL", callback=plain_text, help="With --rebase: the model to ask.")
+@reason_option
 @by_option
 @db_option
 @json_option
@@ -326,7 +317,9 @@ def approve(
 
 @approvals.command(short_help="Say no.")
 @id_argument
-@click.option("--reason", metavar="TEXT", required=True, callback=_text, help="Why; whoever asked is told.")
+@click.option(
+    "--reason", metavar="TEXT", required=True, callback=plain_text, help="Why; whoever asked is told."
+)
 @by_option
 @db_option
 @json_option
@@ -348,7 +341,7 @@ def deny(output: Output, id: str, reason: str, by: str | None, db: str | None, a
 
 @approvals.command(short_help="End an approval for always, or for all edits of a run.")
 @id_argument
-@click.option("--reason", metavar="TEXT", callback=_text, help="Why.")
+@reason_option
 @by_option
 @db_option
 @json_option
@@ -396,6 +389,7 @@ def _decide(
 
     from placet.app.app import open_records
     from placet.app.approvals import hidden_places, without_secrets
+    from placet.engine.queue_engine import wake_decided
     from placet.render.approvals import decision_line
 
     with open_records(db, writes=True) as records:
@@ -409,6 +403,7 @@ def _decide(
             fingerprint=found.fingerprint,
         )
         records.note_answer(made)
+        wake_decided(records, made.run_id)
         advice = list(_advise(records, made, db))
     (shown,) = without_secrets([made], output.redactor)
     if decision != "deny" and hidden_places(made, shown, _RUNS):

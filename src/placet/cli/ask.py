@@ -9,6 +9,7 @@ import click
 
 from placet.cli.agent import run as run_agent
 from placet.cli.inputs import (
+    collected,
     db_option,
     isolation_option,
     json_option,
@@ -18,12 +19,13 @@ from placet.cli.inputs import (
     single,
     tools_option,
     wait_option,
+    yes_to_option,
 )
 from placet.cli.output import Output
 
 if TYPE_CHECKING:
     from placet.agents.routing import Route
-    from placet.sandbox.isolation import Level
+    from placet.app.options import RunOptions
 
 
 @click.command(short_help="Ask the agent that fits best.")
@@ -32,13 +34,7 @@ if TYPE_CHECKING:
 @click.option("--why", is_flag=True, help="Say who fits how well, and ask nobody.")
 @model_option
 @single("--workspace", metavar="DIR", help="Where tools work. Default: the project's folder.")
-@single(
-    "--yes-to",
-    metavar="TIER",
-    type=click.Choice(["none", "read_only", "sandbox_edit", "full_access"]),
-    help="What is done without asking: none, read_only, sandbox_edit or full_access. Default: what your"
-    " settings allow, else read_only.",
-)
+@yes_to_option
 @tools_option
 @policies_option
 @permissions_option
@@ -47,18 +43,13 @@ if TYPE_CHECKING:
 @db_option
 @json_option
 @click.pass_context
+@collected
 def ask(
     context: click.Context,
     question: str,
     agent: str | None,
     why: bool,
-    model: str | None,
-    workspace: str | None,
-    yes_to: str | None,
-    tools: str | None,
-    policies: str | None,
-    permissions: str | None,
-    isolation: Level | None,
+    options: RunOptions,
     wait: float | None,
     db: str | None,
     as_json: bool,
@@ -106,13 +97,7 @@ def ask(
         name=name,
         task=question,
         is_user=is_mine,
-        model=model,
-        workspace=workspace,
-        yes_to=yes_to,
-        tools=tools,
-        policies=policies,
-        permissions=permissions,
-        isolation=isolation,
+        options=options,
         run_id=None,
         even_if_disabled=False,
         wait=wait,

@@ -181,7 +181,7 @@ def question_lines(
     from placet.cli.approvals import for_people, reveal_words
     from placet.cli.changes import change_of
     from placet.render.approvals import approval_lines
-    from placet.render.call_facts import confinement_words, is_safe, recovery_words
+    from placet.render.call_facts import format_confinement, format_recovery, is_safe
     from placet.render.questions import reason_words
     from placet.render.text import count
     from placet.render.wrapping import wrap_words
@@ -196,11 +196,11 @@ def question_lines(
     facts = [(f"risk: {clean(shown.risk, 40)}", "dim")]
     if explains_tier and shown.tier in _TIERS:
         facts.insert(0, (f"{shown.tier}: {_TIERS[shown.tier]}", "dim"))
-    is_confined, is_undone = is_safe(data)
-    if data["confinement"] is not None:
-        facts.append((confinement_words(data["confinement"]), "dim" if is_confined else "yellow"))
-    if data["recovery"] is not None:
-        facts.append((f"undo: {recovery_words(data['recovery'])}", "dim" if is_undone else "yellow"))
+    is_confined, is_undone = is_safe(shown.confinement, shown.recovery)
+    if shown.confinement is not None:
+        facts.append((format_confinement(shown.confinement), "dim" if is_confined else "yellow"))
+    if shown.recovery is not None:
+        facts.append((f"undo: {format_recovery(shown.recovery)}", "dim" if is_undone else "yellow"))
     else:
         facts.append((f"undoing: {clean(shown.reversibility, 40)}", "dim"))
     head += [

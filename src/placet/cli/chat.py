@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.inputs import assistant_options
+from placet.cli.inputs import assistant_options, collected
 from placet.cli.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from placet.app.app import App
+    from placet.app.options import RunOptions
     from placet.assistant.assistant import Assistant
     from placet.assistant.chat import Chat
     from placet.cli.conversing import View
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from placet.ir.call_facts import Recovery
     from placet.runtime.call_facts import Effect
     from placet.runtime.journal import Decision, RunRecord
-    from placet.sandbox.isolation import Level
     from placet.tools.context import Cancel
     from placet.turns.ending import Ending, Event
 
@@ -36,6 +36,17 @@ _LOOKED_AT = 500
 _LONGEST = 4 * 2**20
 """Of a message."""
 _PROMPT = "> "
+_BEGAN_WITH = {
+    "workspace": "--workspace",
+    "yes_to": "--yes-to",
+    "permissions": "--permissions",
+    "turns": "--turns",
+    "tokens": "--max-tokens",
+    "cost_usd": "--max-cost",
+    "time_s": "--time",
+    "record": "--record",
+}
+"""Options that a conversation keeps."""
 
 
 @click.command(short_help="Talk with a model that works with tools.")
@@ -50,23 +61,13 @@ _PROMPT = "> "
 )
 @assistant_options
 @click.pass_obj
+@collected
 def chat(
     output: Output,
     resume: str | None,
-    model: str | None,
-    workspace: str | None,
-    yes_to: str | None,
+    options: RunOptions,
     images: Sequence[str],
-    tools: str | None,
-    policies: str | None,
-    permissions: str | None,
-    isolation: Level | None,
     run_id: str | None,
-    turns: int | None,
-    max_tokens: int | None,
-    max_cost: float | None,
-    time_s: float | None,
-    record: str | None,
     wait: float | None,
     db: str | None,
     log: str | None,
@@ -83,66 +84,19 @@ def chat(
     from placet.app.assistant import limits_for, make_assistant
     from placet.app.pictures import load_pictures
     from placet.cli.conversing import open_for
-    from placet.cli.led import go_on
+    from placet.cli.led import Again, go_on
 
     pictures = load_pictures(images)
     if resume is not None:
-        began = {
-            "--workspace": workspace,
-            "--yes-to": yes_to,
-            "--permissions": permissions,
-            "--run-id": run_id,
-            "--turns": turns,
-            "--max-tokens": max_tokens,
-            "--max-cost": max_cost,
-            "--time": time_s,
-            "--record": record,
-            "--image": images or None,
-        }
-        if given := [name for name, value in began.items() if value is not None]:
+        given = [flag for name, flag in _BEGAN_WITH.items() if getattr(options, name) is not None]
+        given += [flag for flag, value in (("--run-id", run_id), ("--image", images or None)) if value]
+        if given:
             raise click.UsageError(f"{given[0]} is as it was when the conversation began. Leave it out.")
         summary, found = _find(resume, db)
-        return go_on(
-            output,
-            summary,
-            found,
-            decide={},
-            tools=tools,
-            policies=policies,
-            isolation=isolation,
-            model=model,
-            wait=wait,
-            db=db,
-            log=log,
-        )
-    with open_for(
-        output,
-        tools=tools,
-        policies=policies,
-        permissions=permissions,
-        isolation=isolation,
-        model=model,
-        workspace=workspace,
-        yes_to=yes_to,
-        record=record,
-        log=log,
-        db=db,
-        wait=wait,
-    ) as (app, view):
-        limits = limits_for(app, turns=turns, tokens=max_tokens, cost_usd=max_cost, time_s=time_s)
-        has_permissions = permissions is not None
-        assistant = make_assistant(app, yes_to=yes_to, has_permissions=has_permissions, limits=limits)
-        return converse(
-            output,
-            app,
-            assistant,
-            view,
-            db=db,
-            run_id=run_id,
-            images=pictures,
-            record=record,
-            is_new=True,
-        )
+        return go_on(Again(output, summary, found, options, wait=wait, db=db, log=log))
+    with open_for(output, options, db=db, wait=wait, log=log) as (app, view):
+        assistant = make_assistant(app, limits=limits_for(app))
+        return converse(output, app, assistant, view, db=db, run_id=run_id, images=pictures, is_new=True)
 
 
 def _find(given: str, db: str | None) -> tuple[RunSummary, RunRecord]:
@@ -200,13 +154,12 @@ def converse(
     run_id: str | None,
     decide: Mapping[str, Decision] | None = None,
     images: Sequence[Image] = (),
-    record: str | None = None,
     is_new: bool = False,
 ) -> int:
     """Talk until the person leaves; returns the exit code."""
     from placet.runtime.sync import run_sync
 
-    session = Session(output, app, assistant, view, db, record)
+    session = Session(output, app, assistant, view, db)
     return run_sync(session.hold(run_id, decide, images, is_new=is_new))
 
 
@@ -220,7 +173,6 @@ class Session:
         assistant: Assistant,
         view: View,
         db: str | None,
-        record: str | None,
     ) -> None:
         from placet.app.app import snapshots_but
         from placet.cli.asker import is_terminal
@@ -230,7 +182,6 @@ class Session:
         self.assistant = assistant
         self.view = view
         self.db = db
-        self._record = record
         self.is_kept = app.records is not None
         self.is_at_terminal = is_terminal()
         self.endings: list[Ending] = []
@@ -291,7 +242,7 @@ class Session:
                             cancel=cancel,
                             watch=self._see,
                             before_effect=self.undo.before_effect,
-                            record=self._record,
+                            record=self.app.options.record,
                         )
                     )
                 self.chat = opened

@@ -12,16 +12,15 @@ from placet.cli.code_commands import COMMANDS
 from placet.cli.code_options import (
     Coding,
     at_work_options,
+    candidates_option,
     isolation_option,
     one_intent,
     repo_option,
     session_argument,
 )
 from placet.cli.inputs import (
-    Money,
-    Span,
-    db_option,
-    json_option,
+    collected,
+    limit_options,
     model_option,
     policies_option,
     single,
@@ -31,11 +30,12 @@ from placet.cli.output import Output
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from placet.app.options import RunOptions
     from placet.checks.contract import Contract
     from placet.cli.code_lead import Leading
+    from placet.cli.code_options import Wish
     from placet.coder.events import Watch
-    from placet.coder.session import CodeLimits, Session
-    from placet.sandbox.isolation import Level
+    from placet.coder.session import Session
     from placet.tools.context import Cancel
 
 
@@ -69,20 +69,14 @@ def code() -> None:
 @model_option
 @click.option(
     "--max-iterations",
+    "iterations",
     type=click.IntRange(min=1),
     default=8,
     show_default=True,
     metavar="N",
     help="How often it begins anew, told what failed.",
 )
-@click.option(
-    "--candidates",
-    type=click.IntRange(min=1, max=16),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Attempts that are made side by side; the first that is green wins.",
-)
+@candidates_option
 @click.option(
     "--allow",
     multiple=True,
@@ -98,9 +92,7 @@ def code() -> None:
 )
 @click.option("--even-if-green", is_flag=True, help="Work also if all checks are green before.")
 @click.option("--turns", type=click.IntRange(min=1), metavar="N", help="Of each iteration. Default: 24.")
-@click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Tokens it may read and write.")
-@click.option("--max-cost", type=Money(), metavar="USD", help="What it may cost.")
-@click.option("--time", "time_s", type=Span(), metavar="DURATION", help="How long it may take, such as 30m.")
+@limit_options()
 @single(
     "--style",
     type=click.Choice(["small", "large"]),
@@ -110,33 +102,19 @@ def code() -> None:
 @isolation_option
 @policies_option
 @at_work_options
-@db_option
-@json_option
 @click.pass_obj
+@collected
 def run(
     output: Output,
     intent: str,
+    options: RunOptions,
+    wish: Wish,
     checks: Sequence[str],
     repo: str | None,
-    model: str | None,
-    max_iterations: int,
     candidates: int,
     allow: Sequence[str],
     include_changes: bool | None,
     even_if_green: bool,
-    turns: int | None,
-    max_tokens: int | None,
-    max_cost: float | None,
-    time_s: float | None,
-    style: str | None,
-    isolation: Level | None,
-    policies: str | None,
-    yes: bool,
-    keep: bool,
-    ask_for: float | None,
-    events: bool,
-    db: str | None,
-    as_json: bool,
 ) -> int:
     """Have the model change the program until all checks are green, as INTENT says in words.
 
@@ -154,14 +132,11 @@ def run(
     from pathlib import Path
 
     from placet.checks.contract import contract_of
-    from placet.cli.code_lead import Leading, Wish
-    from placet.coder.session import CodeLimits
+    from placet.cli.code_lead import Leading
     from placet.ir.proposal import new_id
 
     words = intent.encode(errors="replace").decode()
-    leading = Leading(
-        output, Wish(yes=yes, keep=keep, ask_for=ask_for, events=events, db=db, as_json=as_json)
-    )
+    leading = Leading(output, wish)
     found = leading.repository(Path(repo or "."))
     if checks:
         contract: Contract | None = contract_of(checks, words, allow)
@@ -170,26 +145,8 @@ def run(
     leading.check_somebody_can_decide(has_contract=contract is not None)
     leading.tell_contract(contract)
 
-    def limits(context_tokens: int | None) -> CodeLimits:
-        return CodeLimits(
-            iterations=max_iterations,
-            **({"turns": turns} if turns is not None else {}),
-            tokens=max_tokens,
-            cost_usd=max_cost,
-            time_s=time_s,
-            context_tokens=context_tokens,
-        )
-
     name = new_id()
-    with leading.opened(
-        found.top,
-        candidates=candidates,
-        model=model,
-        policies=policies,
-        isolation=isolation,
-        make_limits=limits,
-        style=style,
-    ) as app:
+    with leading.opened(found.top, options, candidates=candidates, is_new=True) as app:
         if app.records is not None:
             # Before anything runs: a process that is killed cannot say it any more.
             output.talk(f"Session {name}")
@@ -204,8 +161,8 @@ def run(
                 candidates=candidates,
                 include_changes=with_changes,
                 even_if_green=even_if_green,
-                approve=yes,
-                keep=keep,
+                approve=wish.yes,
+                keep=wish.keep,
                 session_id=name,
                 cancel=cancel,
                 watch=watch,
@@ -236,19 +193,13 @@ def _kept(leading: Leading, top: Path, intent: str, allow: Sequence[str]) -> Con
 @session_argument
 @model_option
 @at_work_options
-@db_option
-@json_option
 @click.pass_obj
+@collected
 def resume(
     output: Output,
     id: str,
-    model: str | None,
-    yes: bool,
-    keep: bool,
-    ask_for: float | None,
-    events: bool,
-    db: str | None,
-    as_json: bool,
+    options: RunOptions,
+    wish: Wish,
 ) -> int:
     """Go on with session ID (the start of it is enough) where it stood.
 
@@ -259,26 +210,27 @@ def resume(
     at work on it, 4 waiting for a person, 130 after Ctrl-C.
     """
     output.claim()
-    from placet.cli.code_lead import Leading, Wish, began_with
+    from pathlib import Path
 
-    leading = Leading(
-        output, Wish(yes=yes, keep=keep, ask_for=ask_for, events=events, db=db, as_json=as_json)
-    )
-    began = began_with(output, id, model, db)
-    if began.has_ended:
+    from placet.app.coder import resumed_session
+    from placet.cli.code_lead import Leading
+
+    leading = Leading(output, wish)
+    session, options = resumed_session(id, options, say=output.talk, db=wish.db)
+    if not session.is_open:
         leading.note_ended()
     with leading.opened(
-        began.folder,
-        candidates=began.candidates,
-        works=began.works,
-        model=began.model,
-        policies=began.policies,
-        isolation=began.isolation,
+        Path(session.repository),
+        options,
+        candidates=session.candidates,
+        works=session.is_open and session.state != "needs_approval",
         create=False,
     ) as app:
 
         async def start(cancel: Cancel, watch: Watch) -> Session:
-            return await app.coder.resume(began.session, approve=yes, keep=keep, cancel=cancel, watch=watch)
+            return await app.coder.resume(
+                session.id, approve=wish.yes, keep=wish.keep, cancel=cancel, watch=watch
+            )
 
         return leading.lead(app, start)
 

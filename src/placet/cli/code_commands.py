@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.code_options import plain_text, reason_option, repo_option, session_argument
-from placet.cli.inputs import Moment, db_option, json_option, single
+from placet.cli.code_options import repo_option, session_argument
+from placet.cli.inputs import (
+    before_option,
+    count_option,
+    db_option,
+    json_option,
+    plain_text,
+    reason_option,
+    single,
+)
 from placet.cli.output import Output
 from placet.cli.places import all_option, folder_option, look_in, scope_of, talk_of_elsewhere
 from placet.truncation import truncate
@@ -64,13 +72,7 @@ _MOST_BYTES = 16 * 2**20
     metavar="STATE",
     help="Only those that stand so: a word of the list, such as published, or its name in JSON.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1, max=1_000_000),
-    default=20,
-    show_default=True,
-    help="How many at most.",
-)
+@count_option("--limit", 20)
 @folder_option
 @all_option
 @db_option
@@ -211,7 +213,12 @@ def approve(output: Output, id: str, keep: bool, db: str | None, as_json: bool) 
 
     Exit codes: 0 approved, 2 there is no such session, or nothing to approve.
     """
-    return _decide(output, id, db, lambda app, name: app.coder.approve(name, keep=keep), as_json=as_json)
+    from placet.cli.approvals import login_name
+
+    by = login_name()
+    return _decide(
+        output, id, db, lambda app, name: app.coder.approve(name, keep=keep, by=by), as_json=as_json
+    )
 
 
 @click.command(short_help="Refuse a contract, or a change.")
@@ -225,7 +232,12 @@ def deny(output: Output, id: str, reason: str | None, db: str | None, as_json: b
 
     Exit codes: 0 denied, 2 there is no such session, or nothing to deny.
     """
-    return _decide(output, id, db, lambda app, name: app.coder.deny(name, reason or ""), as_json=as_json)
+    from placet.cli.approvals import login_name
+
+    by = login_name()
+    return _decide(
+        output, id, db, lambda app, name: app.coder.deny(name, reason or "", by=by), as_json=as_json
+    )
 
 
 @click.command(short_help="End a session for good.")
@@ -239,7 +251,12 @@ def cancel(output: Output, id: str, reason: str | None, db: str | None, as_json:
 
     Exit codes: 0 ended, or about to, 2 there is no such session, or it has ended.
     """
-    return _decide(output, id, db, lambda app, name: app.coder.cancel(name, reason or ""), as_json=as_json)
+    from placet.cli.approvals import login_name
+
+    by = login_name()
+    return _decide(
+        output, id, db, lambda app, name: app.coder.cancel(name, reason or "", by=by), as_json=as_json
+    )
 
 
 @click.command(short_help="Answer what a model asks.")
@@ -293,7 +310,7 @@ def repairs(
     from pathlib import Path
 
     from placet.app.app import open_records
-    from placet.coder.repairs_sql import has_repairs
+    from placet.memory.sql import has_memory
     from placet.render.text import count
     from placet.runtime.sync import run_sync
 
@@ -312,7 +329,7 @@ def repairs(
         words = f"Forgotten: {gone.id[:12]}, {truncate(' '.join(gone.approach.split()), 100)}"
         return _done(output, {"forgotten": gone.id}, words, as_json)
     with open_records(db) as records:
-        has_any = has_repairs(records.database)
+        has_any = has_memory(records.database)
         found = records.repairs.entries(key) if has_any else []
         exported = records.repairs.export(key) if has_any and target is not None else b""
     if target is not None:
@@ -396,13 +413,7 @@ def _done(output: Output, data: dict[str, Any], words: str, as_json: bool) -> in
 
 
 @click.command(short_help="Drop old sessions that have ended.")
-@click.option(
-    "--before",
-    type=Moment(),
-    metavar="WHEN",
-    required=True,
-    help="Ended before: a date, or 90d for 90 days ago.",
-)
+@before_option
 @db_option
 @json_option
 @click.pass_obj
@@ -453,6 +464,7 @@ def _decide(
     *,
     as_json: bool,
 ) -> int:
+    from placet.engine.queue_engine import wake_decided
     from placet.render.coding import ending_lines, steps_data
     from placet.runtime.sync import run_sync
 
@@ -464,6 +476,7 @@ def _decide(
     with _deciding(output, given, db) as (app, session):
         made = run_sync(deciding(app, session.id))
         assert app.records is not None
+        wake_decided(app.records, made.id)
         data = _data(app.records, made)
     if as_json:
         output.show_json({**data, "next": steps_data(data, db)})

@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from placet.cli.approvals import login_name
 from placet.cli.asker import Asker, is_terminal
 from placet.cli.code_person import CodePerson
 from placet.cli.code_view import CodeView, shown_diff
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placet.app.coder import CoderApp
+    from placet.app.options import RunOptions
     from placet.checks.contract import Contract
+    from placet.cli.code_options import Wish
     from placet.coder.events import Watch
     from placet.coder.session import Session
     from placet.errors import EnvironmentBroken
-    from placet.sandbox.isolation import Level
     from placet.tools.context import Cancel
     from placet.worktree.repository import Repository
 
@@ -36,17 +38,6 @@ if TYPE_CHECKING:
 
 _ENDED = {"merged": 0, "failed": 1, "abandoned": 1}
 _UNUSABLE, _WAITING = 2, 4
-
-
-class Wish(NamedTuple):
-    """What the person says about how to lead it."""
-
-    yes: bool
-    keep: bool
-    ask_for: float | None
-    events: bool
-    db: str | None
-    as_json: bool
 
 
 class Leading:
@@ -119,7 +110,9 @@ class Leading:
         self.output.talk(f"Checks:\n{words}")
 
     @contextmanager
-    def opened(self, repository: Path, *, candidates: int, **more: Any) -> Iterator[CoderApp]:
+    def opened(
+        self, repository: Path, options: RunOptions, *, candidates: int, **more: Any
+    ) -> Iterator[CoderApp]:
         """A coder, with whoever sits at the terminal as the person who is asked.
 
         Raises: what `open_coder` raises.
@@ -144,6 +137,7 @@ class Leading:
         self._view, self._person = view, person
         opening = open_coder(
             repository,
+            options,
             db=wish.db,
             ask_s=wish.ask_for or (ASK_S if has_person else None),
             ask=person.about_question if person is not None else None,
@@ -289,9 +283,10 @@ class Leading:
             return None
         if said == "no":
             reason = await person.why_not()
-            return await self._unless_decided(app, session, coder.deny(session.id, reason, watch=view.hear))
+            denying = coder.deny(session.id, reason, watch=view.hear, by=login_name())
+            return await self._unless_decided(app, session, denying)
         approved = await self._unless_decided(
-            app, session, coder.approve(session.id, watch=view.hear, keep=self._wish.keep)
+            app, session, coder.approve(session.id, watch=view.hear, keep=self._wish.keep, by=login_name())
         )
         if approved.state != "contract_confirmed":
             return approved
@@ -330,10 +325,10 @@ class Leading:
         self.output.talk(f"Error: {broken}")
         session = app.sessions.get(broken.session)
         if session is not None:
-            self._show_steps(app, session)
+            self._show_steps(session)
         return _UNUSABLE
 
-    def _show_steps(self, app: CoderApp, session: Session) -> None:
+    def _show_steps(self, session: Session) -> None:
         from placet.app.coder import session_data
         from placet.render.coding import next_steps, steps_data
 
@@ -363,48 +358,3 @@ class Leading:
             view.write_line({"event": "ended", "session": data})
         for line in ending_lines(data, db=wish.db, is_kept=self._is_kept, elapsed_ms=view.elapsed_ms):
             self.output.talk(line)
-
-
-class Began(NamedTuple):
-    """What a session began with, for whoever goes on with it."""
-
-    session: str
-    folder: Path
-    candidates: int
-    works: bool
-    """Whether there may be something to do that takes a model."""
-    has_ended: bool
-    model: str | None
-    policies: str | None
-    isolation: Level | None
-    """What the person asked for."""
-
-
-def began_with(output: Output, given: str, model: str | None, db: str | None) -> Began:
-    """What a session began with, and the model that is named anew.
-
-    Raises:
-        UsageError: there is no such session.
-    """
-    from pathlib import Path
-
-    from placet.app.app import open_records
-    from placet.app.beginning import beginning_of
-    from placet.app.coder import find_session
-    from placet.sandbox.isolation import LEVELS
-
-    with open_records(db) as records:
-        session = find_session(records, given)
-        summary = records.journal.find(session.id)
-    began = beginning_of(summary, say=output.talk, tools=None, policies=None, model=model, db=db)
-    asked = summary.context.get("asked_isolation")
-    return Began(
-        session=session.id,
-        folder=Path(session.repository),
-        candidates=session.candidates,
-        works=session.is_open and session.state != "needs_approval",
-        has_ended=not session.is_open,
-        model=began.model,
-        policies=began.policies,
-        isolation=next((level for level in LEVELS if level == asked), None),
-    )

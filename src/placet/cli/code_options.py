@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar, cast
 
 import click
 
-from placet.cli.inputs import Span, level_type, not_empty, single
+from placet.cli.inputs import Span, count_option, db_option, json_option, level_type, plain_text, single
 from placet.truncation import truncate
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -16,19 +17,7 @@ _FIRST = "run"
 _SHOWN = 200
 
 
-def plain_text(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse what is empty, and bytes that are no text: neither can be kept, or looked for."""
-    value = not_empty(context, parameter, value)
-    try:
-        if value is not None:
-            value.encode()
-    except UnicodeEncodeError:
-        raise click.BadParameter("it is no text in UTF-8.", context, parameter) from None
-    return value
-
-
 session_argument = click.argument("id", metavar="ID", callback=plain_text)
-reason_option = click.option("--reason", metavar="TEXT", callback=plain_text, help="Why.")
 repo_option = single(
     "--repo", metavar="PATH", help="A folder in the git repository. Default: the current folder."
 )
@@ -39,13 +28,35 @@ isolation_option = single(
     help="What keeps commands and checks in: process (the kernel), changes (as far as this machine can), or"
     " none. Goes below nothing that the settings require. Default: process.",
 )
+candidates_option = count_option(
+    "--candidates", 1, "Attempts that are made side by side; the first that is green wins.", most=16
+)
 yes_option = click.option("--yes", is_flag=True, help="Publish a green change without asking.")
 keep_option = click.option("--keep", is_flag=True, help="Leave the private copies where they are.")
 
 
+class Wish(NamedTuple):
+    """How the person wants a session to be led."""
+
+    yes: bool
+    keep: bool
+    ask_for: float | None
+    events: bool
+    db: str | None
+    as_json: bool
+
+
 def at_work_options(command: Command) -> Command:
-    """What whoever works on a session can say about it."""
+    """How a session is led; the command gets them as one `wish`."""
+
+    @wraps(command)
+    def call(*args: Any, **given: Any) -> Any:
+        return command(*args, wish=Wish(**{name: given.pop(name) for name in Wish._fields}), **given)
+
+    made = cast(Command, call)
     for option in (
+        json_option,
+        db_option,
         click.option(
             "--events",
             is_flag=True,
@@ -61,8 +72,8 @@ def at_work_options(command: Command) -> Command:
         keep_option,
         yes_option,
     ):
-        command = option(command)
-    return command
+        made = option(made)
+    return made
 
 
 class Coding(click.Group):

@@ -22,6 +22,7 @@ from placet.render.wrapping import StreamWrap, wrap_text
 
 if TYPE_CHECKING:
     from placet.app.app import App
+    from placet.app.options import RunOptions
     from placet.events.event import Event
     from placet.redaction import Redactor
     from placet.tools.context import Cancel
@@ -189,22 +190,20 @@ class View:
 @contextmanager
 def open_for(
     output: Output,
+    options: RunOptions,
     *,
     db: str | None,
     wait: float | None,
-    workspace: str | None,
-    yes_to: str | None,
-    record: str | None,
     log: str | None = None,
     as_json: bool = False,
-    **more: Any,
+    create: bool = True,
+    memory: bool = False,
 ) -> Iterator[tuple[App, View]]:
     """An app for an assistant, with whoever sits at the terminal as the person who is asked; and its view.
 
     Raises: what `open_app` raises.
     """
-    from placet.app.app import NOWHERE, Asking, database_files, database_url, open_app
-    from placet.app.assistant import set_up
+    from placet.app.app import NOWHERE, database_files, database_url, open_app
     from placet.app.files import check_log, check_target
     from placet.cli.asker import Asker, is_terminal
     from placet.cli.execution import patience
@@ -212,9 +211,10 @@ def open_for(
     from placet.cli.name_warnings import warn_of_names
     from placet.cli.trust import terminal_question
 
-    if yes_to is not None and more.get("permissions") is not None:
+    if options.yes_to is not None and options.permissions is not None:
         raise click.UsageError("--yes-to and --permissions both say what needs asking. Give one of them.")
-    inputs = {"the tools": more.get("tools"), "the policies": more.get("policies"), **database_files(db)}
+    record = options.record
+    inputs = {"the tools": options.tools, "the policies": options.policies, **database_files(db)}
     if log is not None:
         check_target(log, "--log", {**inputs, "the recording": record}, instead="run.jsonl")
         check_log(log)
@@ -225,16 +225,15 @@ def open_for(
     if is_terminal():
         asker = Asker(output, view.silence, db=db, is_kept=database_url(db) != NOWHERE)
     opening = open_app(
+        options,
         db=db,
+        create=create,
         log=log,
-        workspace=workspace,
+        wait_s=patience(wait),
         binds=False,
-        confirm=terminal_question(output),
-        asking=Asking(patience(wait)),
+        memory=memory,
         person=asker,
-        record=record,
-        kept=set_up(yes_to, record),
-        **more,
+        confirm=terminal_question(output),
     )
     with output.opened(opening, OPENING) as app:
         output.redactor = app.redactor

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from placet.cli.inputs import assistant_options, json_option
+from placet.cli.inputs import assistant_options, collected, json_option
 from placet.cli.output import Output
 from placet.truncation import truncate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placet.sandbox.isolation import Level
+    from placet.app.options import RunOptions
     from placet.tools.context import Cancel
     from placet.turns.ending import Ending, Watch
 
@@ -38,23 +38,13 @@ def _one_task(context: click.Context, parameter: click.Parameter, words: tuple[s
 @assistant_options
 @json_option
 @click.pass_obj
+@collected
 def do(
     output: Output,
     task: str,
-    model: str | None,
-    workspace: str | None,
-    yes_to: str | None,
+    options: RunOptions,
     images: Sequence[str],
-    tools: str | None,
-    policies: str | None,
-    permissions: str | None,
-    isolation: Level | None,
     run_id: str | None,
-    turns: int | None,
-    max_tokens: int | None,
-    max_cost: float | None,
-    time_s: float | None,
-    record: str | None,
     wait: float | None,
     db: str | None,
     log: str | None,
@@ -83,27 +73,8 @@ def do(
         raise click.UsageError("there is no task. Say in a sentence what is to be done.")
     pictures = load_pictures(images)
     name = run_id or new_id()
-    with open_for(
-        output,
-        tools=tools,
-        policies=policies,
-        permissions=permissions,
-        isolation=isolation,
-        model=model,
-        workspace=workspace,
-        yes_to=yes_to,
-        record=record,
-        log=log,
-        db=db,
-        wait=wait,
-        as_json=as_json,
-    ) as (app, view):
-        assistant = make_assistant(
-            app,
-            yes_to=yes_to,
-            has_permissions=permissions is not None,
-            limits=limits_for(app, turns=turns, tokens=max_tokens, cost_usd=max_cost, time_s=time_s),
-        )
+    with open_for(output, options, db=db, wait=wait, log=log, as_json=as_json) as (app, view):
+        assistant = make_assistant(app, limits=limits_for(app))
         is_kept = app.records is not None
         if is_kept and not run_id:
             # Before anything runs: a process that is killed cannot say it any more.
@@ -113,7 +84,7 @@ def do(
 
         async def start(cancel: Cancel, watch: Watch) -> Ending:
             return await assistant.run(
-                words, images=pictures, run_id=name, cancel=cancel, watch=watch, record=record
+                words, images=pictures, run_id=name, cancel=cancel, watch=watch, record=options.record
             )
 
         told = Told(as_json, db, is_kept, warnings=view.warnings)

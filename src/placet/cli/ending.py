@@ -143,24 +143,31 @@ def refused_words(ending: Ending) -> str:
     return f"; {were} refused ({', '.join(names[:_NAMES])}{more})"
 
 
+def decide_lines(approval: str, place: str) -> Iterator[str]:
+    """How to answer one question; `place` is the option that names the database."""
+    from placet.render.advice import name_words
+
+    name = name_words(approval)
+    yield f"    see it:   placet approvals show {name}{place}"
+    yield f"    allow it: placet approvals approve {name}{place}"
+    yield f"    deny it:  placet approvals deny {name}{place} --reason TEXT"
+
+
 def waiting_lines(
     ending: Ending, run: str, place: str, goes_on: str, in_flight: Mapping[str, Asked]
 ) -> Iterator[str]:
     """What has to be decided, and how."""
     import shlex
 
-    from placet.render.advice import name_words
     from placet.render.calls import given_words
     from placet.safe_text import clean
 
     unknown = [each.action_id for each in ending.waiting if each.kind == "unknown_outcome"]
     asked = [each for each in ending.waiting if each.kind == "approval"]
     for each in asked[:_MOST]:
-        name = name_words(each.approval or "ID")
+        name = each.approval or "ID"
         yield f"  decide about {clean(each.action_id, 60)}: {clean(each.reason, 300)}"
-        yield f"    see it:   placet approvals show {name}{place}"
-        yield f"    allow it: placet approvals approve {name}{place}"
-        yield f"    deny it:  placet approvals deny {name}{place} --reason TEXT"
+        yield from decide_lines(name, place)
     if len(asked) > _MOST:
         yield f"  and {len(asked) - _MOST:,} more: placet approvals list --run {run}{place}"
     if unknown:

@@ -43,6 +43,8 @@ class Told(NamedTuple):
     svg: str | None = None
     db: str | None = None
     """As the person named it."""
+    waits: bool = False
+    """Whether the run waits for what it asks, so that it has to be answered meanwhile."""
     only_output: bool = False
     """What the one action answered says it all."""
     warnings: Sequence[NameWarning] = ()
@@ -68,6 +70,8 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
     layers = [[names[i] for i in layer] for layer in _layers(app, proposal)]
     reword = str if told.has_tools else say_no_tools
     result, stopped_by = run_sync(_watched(app, start, history, layers, told, output, reword))
+    if history.events == 0:
+        _recall(app, history, result.run_id)
     final = app.runtime.state.snapshot()
     if not told.has_tools:
         result = say_no_tools_in_result(result)
@@ -122,6 +126,18 @@ def carry_out(output: Output, app: App, proposal: Proposal, start: Start, told: 
     return code
 
 
+def _recall(app: App, history: History, run_id: str) -> None:
+    """Learn from the log of a run that had ended before: who approved what, and how often was tried."""
+    from contextlib import suppress
+
+    from placet.errors import StorageUnavailable
+
+    if app.records is not None:
+        with suppress(StorageUnavailable):  # A program may keep runs and no events.
+            for event in app.records.events.scan(run=run_id):
+                history.take(event)
+
+
 def patience(wait: float | None) -> float | None:
     """How long to wait for people, from what --wait says: not at all without it."""
     return 0 if wait is None else None if wait == inf else wait
@@ -154,6 +170,7 @@ async def _watched(
     """Run the plan while someone watches; the second value is the signal that stopped it, or 0."""
     from placet.cli.progress import watch
     from placet.cli.signals import Stopping
+    from placet.render.advice import db_words
     from placet.tools.context import Cancel
 
     cancel = Cancel()
@@ -161,7 +178,8 @@ async def _watched(
     def stop(name: str) -> None:
         output.talk("Stopping; what has not started will not start. (Once more to leave at once.)")
 
-    view = watch(history, layers, told.title, output, reword, is_brief=told.only_output)
+    place = db_words(told.db) if told.waits and app.records is not None else None
+    view = watch(history, layers, told.title, output, reword, is_brief=told.only_output, place=place)
     app.runtime.events.add_sink(view)
     try:
         with Stopping(cancel, stop) as stopping:

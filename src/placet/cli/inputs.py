@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import wraps
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -52,6 +53,17 @@ def not_empty(context: click.Context, parameter: click.Parameter, value: str | N
     """Refuse a name that is given and empty: it is a variable that was not set, and no wish for a default."""
     if value is not None and not value.strip():
         raise click.BadParameter("it is empty. Name one, or leave the option out.", context, parameter)
+    return value
+
+
+def plain_text(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse what is empty, and bytes that are no text: neither can be kept, or looked for."""
+    value = not_empty(context, parameter, value)
+    try:
+        if value is not None:
+            value.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter("it is no text in UTF-8.", context, parameter) from None
     return value
 
 
@@ -227,25 +239,109 @@ wait_option = click.option(
 )
 
 
+_COLLECTED = (
+    *("tools", "policies", "permissions", "yes_to", "model", "isolation", "workspace", "schedule", "state"),
+    *("expires_s", "record", "turns", "tokens", "cost_usd", "time_s", "iterations", "style"),
+)
+
+
+def collected(command: Command) -> Command:
+    """Hand the command the options of a run as one `options: RunOptions`, unless another command invokes it
+    with its own. Goes right above the function."""
+
+    @wraps(command)
+    def call(*args: Any, **given: Any) -> Any:
+        from placet.app.options import RunOptions
+
+        found = {name: given.pop(name) for name in _COLLECTED if name in given}
+        given.setdefault("options", RunOptions(**found))
+        return command(*args, **given)
+
+    return cast(Command, call)
+
+
+reason_option = click.option("--reason", metavar="TEXT", callback=plain_text, help="Why.")
+before_option = click.option(
+    "--before",
+    type=Moment(),
+    metavar="WHEN",
+    required=True,
+    help="Ended before: a date, or 90d for 90 days ago.",
+)
+
+
+def count_option(
+    name: str, default: int, help: str = "How many at most.", *, most: int = 1_000_000
+) -> Callable[[Command], Command]:
+    """How many, from 1 to `most`."""
+    kind = click.IntRange(min=1, max=most)
+    return click.option(name, type=kind, default=default, show_default=True, metavar="N", help=help)
+
+
+expire_option = click.option(
+    "--expire",
+    "expires_s",
+    type=Span(),
+    metavar="DURATION",
+    help="How long approvals can be given. Default: no limit.",
+)
+
+
+def limit_options(whose: str = "it") -> Callable[[Command], Command]:
+    """How far a run may go, or all of them together."""
+
+    def decorate(command: Command) -> Command:
+        for option in (
+            click.option(
+                "--time",
+                "time_s",
+                type=Span(),
+                metavar="DURATION",
+                help=f"How long {whose} may take, such as 10m.",
+            ),
+            click.option(
+                "--max-cost", "cost_usd", type=Money(), metavar="USD", help=f"What {whose} may cost."
+            ),
+            click.option(
+                "--max-tokens",
+                "tokens",
+                type=click.IntRange(min=1),
+                metavar="N",
+                help=f"Tokens that {whose} may read and write.",
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+yes_to_option = single(
+    "--yes-to",
+    metavar="TIER",
+    type=click.Choice(["none", "read_only", "sandbox_edit", "full_access"]),
+    help="What is done without asking: none, read_only, sandbox_edit or full_access. Default: what"
+    " your settings allow, else read_only.",
+)
+log_option = single("--log", metavar="FILE.jsonl", help="Append every event to this file too.")
+run_id_option = single(
+    "--run-id", metavar="ID", help="What to call the run. Default: one is made up and shown."
+)
+
+
 def assistant_options(command: Command) -> Command:
     """What an assistant is made from: model, folder, what it may do without asking, tools and rules, limits,
     and where its run is kept."""
     for option in (
-        single("--log", metavar="FILE.jsonl", help="Append every event to this file too."),
+        log_option,
         db_option,
         wait_option,
         single("--record", metavar="FILE", help="Keep every answer of the model in this file."),
-        click.option(
-            "--time", "time_s", type=Span(), metavar="DURATION", help="How long it may take, such as 10m."
-        ),
-        click.option("--max-cost", type=Money(), metavar="USD", help="What it may cost."),
-        click.option(
-            "--max-tokens", type=click.IntRange(min=1), metavar="N", help="Tokens it may read and write."
-        ),
+        limit_options(),
         click.option(
             "--turns", type=click.IntRange(min=1), metavar="N", help="How often it is asked. Default: 50."
         ),
-        single("--run-id", metavar="ID", help="What to call the run. Default: one is made up and shown."),
+        run_id_option,
         isolation_option,
         permissions_option,
         policies_option,
@@ -258,13 +354,7 @@ def assistant_options(command: Command) -> Command:
             shell_complete=file_names,
             help="A picture that goes with the message: PNG, JPEG, GIF or WebP. May be given several times.",
         ),
-        single(
-            "--yes-to",
-            metavar="TIER",
-            type=click.Choice(["none", "read_only", "sandbox_edit", "full_access"]),
-            help="What is done without asking: none, read_only, sandbox_edit or full_access. Default: what"
-            " your settings allow, else read_only.",
-        ),
+        yes_to_option,
         single("--workspace", metavar="DIR", help="Where tools work. Default: the project's folder."),
         model_option,
     ):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from placet.cli.inputs import Moment, Subject, db_option, file_names, folder_names, json_option
+from placet.cli.inputs import Moment, Subject, count_option, db_option, file_names, folder_names, json_option
 from placet.cli.output import Output
 from placet.cli.places import NOTHING_YET, look_in
 
@@ -111,13 +111,7 @@ def _newest_run(records: Records) -> list[Event]:
 
 @log.command(short_help="Events that match.")
 @filter_options
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1, max=1_000_000),
-    default=100,
-    show_default=True,
-    help="The newest so many.",
-)
+@count_option("--limit", 100, "The newest so many.")
 @db_option
 @json_option
 @click.pass_obj

@@ -8,16 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.code_options import isolation_option, plain_text
-from placet.cli.inputs import Span, db_option, json_option, model_option, policies_option, single
+from placet.cli.code_options import isolation_option
+from placet.cli.inputs import (
+    Span,
+    collected,
+    db_option,
+    json_option,
+    model_option,
+    plain_text,
+    policies_option,
+    single,
+)
 from placet.cli.loop_commands import COMMANDS
 from placet.cli.loop_options import home_of, name_argument, repo_option, top_of
 from placet.cli.output import OPENING, Output
 
 if TYPE_CHECKING:
     from placet.app.loops import LoopsApp
+    from placet.app.options import RunOptions
     from placet.loops.scheduler import Notice, Report
-    from placet.sandbox.isolation import Level
 
 _CODES = {"reported": 0, "proceeded": 0, "escalated": 4, "budget_exhausted": 1, "failed": 1, "stopped": 1}
 _BROKEN_OFF = 130
@@ -89,13 +98,12 @@ def new(output: Output, template: str | None, name: str | None, repo: str | None
 @db_option
 @json_option
 @click.pass_obj
+@collected
 def run(
     output: Output,
     name: str,
     repo: str | None,
-    model: str | None,
-    isolation: Level | None,
-    policies: str | None,
+    options: RunOptions,
     db: str | None,
     as_json: bool,
 ) -> int:
@@ -116,11 +124,9 @@ def run(
     opening = open_loops(
         top,
         {name: spec},
+        options,
         start=home,
         db=db,
-        model=model,
-        policies=policies,
-        isolation=isolation,
         say=output.talk,
         # What it came to is shown below, whole.
         report=lambda text: None,
@@ -195,13 +201,12 @@ def _teller(output: Output) -> Any:
 @db_option
 @json_option
 @click.pass_obj
+@collected
 def start(
     output: Output,
     names: Sequence[str],
     repo: str | None,
-    model: str | None,
-    isolation: Level | None,
-    policies: str | None,
+    options: RunOptions,
     at_once: int,
     jitter: float | None,
     db: str | None,
@@ -234,11 +239,9 @@ def start(
     opening = open_loops(
         top,
         timed,
+        options,
         start=home,
         db=db,
-        model=model,
-        policies=policies,
-        isolation=isolation,
         say=output.talk,
         confirm=confirm,
     )
@@ -287,7 +290,9 @@ def _serve(
         )
 
         def stopping(signal: str) -> None:
-            output.talk(f"{signal}: no new round begins. Once more to leave at once.")
+            rounds = [f"round {round_id} of {name}" for name, round_id in scheduler.running()]
+            waits = f" Waiting for {' and '.join(rounds)} to end. Once more to leave at once."
+            output.talk(f"{signal}: no new round begins.{waits if rounds else ''}")
 
         with Stopping(stop, stopping, hard=False):
             await scheduler.serve(stop)

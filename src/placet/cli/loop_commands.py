@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.code_options import plain_text
-from placet.cli.inputs import db_option, json_option, single
+from placet.cli.inputs import count_option, db_option, json_option, plain_text, reason_option, single
 from placet.cli.loop_options import (
     all_option,
     data_of,
@@ -18,7 +17,6 @@ from placet.cli.loop_options import (
     name_argument,
     one_or_all,
     reading,
-    reason_option,
     repo_option,
     top_of,
 )
@@ -74,14 +72,7 @@ def list_loops(output: Output, repo: str | None, everything: bool, db: str | Non
 @click.command(short_help="What rounds came to.")
 @optional_name
 @repo_option
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1, max=10_000),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="How many rounds, the newest first.",
-)
+@count_option("--limit", 20, "How many rounds, the newest first.", most=10_000)
 @db_option
 @json_option
 @click.pass_obj
@@ -121,14 +112,7 @@ def log(output: Output, name: str | None, repo: str | None, limit: int, db: str 
 @click.command(short_help="One loop with its rounds over time, or one round.")
 @name_argument
 @repo_option
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1, max=500),
-    default=60,
-    show_default=True,
-    metavar="N",
-    help="How many rounds are drawn.",
-)
+@count_option("--limit", 60, "How many rounds are drawn.", most=500)
 @db_option
 @json_option
 @click.pass_obj

@@ -109,6 +109,7 @@ def rebase_round(
 
     from placet.app.loop_files import loop_named, trusted_loops
     from placet.app.loops import open_loops
+    from placet.app.options import RunOptions
     from placet.cli.loop_options import home_of
     from placet.cli.signals import Stopping
     from placet.cli.trust import terminal_question
@@ -138,10 +139,9 @@ def rebase_round(
     with open_loops(
         top,
         specs,
+        RunOptions(model=model, policies=policies),
         start=here,
         db=db,
-        model=model,
-        policies=policies,
         say=output.talk,
         report=lambda text: None,
     ) as app:

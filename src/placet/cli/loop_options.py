@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.code_options import plain_text
-from placet.cli.code_options import reason_option as reason_option
 from placet.cli.code_options import repo_option as repo_option
+from placet.cli.inputs import plain_text
 
 if TYPE_CHECKING:
     from placet.app.app import Records
@@ -31,13 +30,13 @@ def top_of(repo: str | None) -> Path:
     """
     from placet.errors import UsageError
     from placet.runtime.sync import run_sync
-    from placet.worktree.repository import find_repository
+    from placet.worktree.repository import find_workable
 
     folder = Path(repo or ".")
     if not folder.is_dir():
         # Git would look further up, and find one that is not meant.
         raise UsageError(f"There is no folder {folder}. Name one that is in a git repository.")
-    return run_sync(find_repository(folder)).top
+    return Path(run_sync(find_workable(folder)).top)
 
 
 def home_of(repo: str | None) -> Path:

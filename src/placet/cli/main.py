@@ -23,6 +23,7 @@ from placet.cli.ask import ask
 from placet.cli.chat import chat
 from placet.cli.code import code
 from placet.cli.completion import completion
+from placet.cli.db import db
 from placet.cli.do import do
 from placet.cli.doctor import doctor
 from placet.cli.explain import explain
@@ -43,10 +44,13 @@ from placet.cli.run import run
 from placet.cli.runs import runs
 from placet.cli.serve import serve
 from placet.cli.skills import skills
+from placet.cli.submit import submit
 from placet.cli.tools import tools
 from placet.cli.trust import trust
 from placet.cli.verify import verify
+from placet.cli.worker import worker, workers
 from placet.errors import PlacetError
+from placet.trace_context import join_trace
 
 _INTERRUPTED = 130
 
@@ -87,6 +91,9 @@ for _command in (
         runs,
         approvals,
         serve,
+        submit,
+        worker,
+        workers,
         verify,
         policy,
         graph,
@@ -98,7 +105,7 @@ for _command in (
         model,
         mcp,
     ),
-    *(trust, isolation, doctor, replay, init, completion),
+    *(trust, isolation, doctor, db, replay, init, completion),
 ):
     cli.add_command(_command)
 
@@ -109,7 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     output = Output()
     try:
-        code = cli.main(given, prog_name="placet", standalone_mode=False, obj=output)
+        with join_trace(os.environ.get("TRACEPARENT")):
+            code = cli.main(given, prog_name="placet", standalone_mode=False, obj=output)
         return code if isinstance(code, int) else 0
     except (BrokenPipeError, SystemExit):
         # Nobody reads the help text any more, and click would exit with 1; commands hang up by themselves.

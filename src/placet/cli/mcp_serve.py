@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from placet.cli.inputs import Span, as_option, db_option, folder_names, runtime_options, wait_option
+from placet.cli.inputs import (
+    as_option,
+    collected,
+    db_option,
+    expire_option,
+    folder_names,
+    runtime_options,
+    wait_option,
+)
 from placet.cli.output import Output
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
+    from placet.app.options import RunOptions
     from placet.server.mcp import Face
 
 
@@ -21,9 +30,7 @@ if TYPE_CHECKING:
 @runtime_options
 @as_option
 @wait_option
-@click.option(
-    "--expire", type=Span(), metavar="DURATION", help="How long approvals can be given. Default: no limit."
-)
+@expire_option
 @click.option(
     "--folder",
     metavar="PATH",
@@ -32,15 +39,14 @@ if TYPE_CHECKING:
 )
 @db_option
 @click.pass_obj
+@collected
 def serve(
     output: Output,
-    /,
+    options: RunOptions,
     agent: str | None,
     wait: float | None,
-    expire: float | None,
     folder: str | None,
     db: str | None,
-    **options: Any,
 ) -> int:
     """Let an MCP client, such as an editor or another agent, use the tools, and run whole plans.
 
@@ -60,12 +66,12 @@ def serve(
         os.chdir(folder)
     # Before anything of the tools is loaded: what they print is not for the client.
     source, target = _claim_streams()
-    from placet.app.app import Asking, open_app
+    from placet.app.app import open_app
     from placet.cli.execution import patience
     from placet.cli.isolation import tell_lowering
     from placet.runtime.sync import run_sync
 
-    with open_app(**options, db=db, asking=Asking(patience(wait), expire)) as app:
+    with open_app(options, db=db, wait_s=patience(wait)) as app:
         # Only now, because it takes long: bad input is told at once.
         from placet.server.mcp import Face, make_server
 

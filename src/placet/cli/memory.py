@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.inputs import Moment, Subject, db_option, json_option, single
+from placet.cli.inputs import Moment, Subject, count_option, db_option, json_option, single
 from placet.cli.output import Output
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def memory() -> None:
 @memory.command(short_help="List facts, or show one.")
 @click.argument("id", metavar="[ID]", required=False)
 @click.option("--past", "with_past", is_flag=True, help="Also facts that are not believed any more.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="How many at most.")
+@count_option("--limit", 50)
 @everywhere_option
 @tenant_option
 @db_option
@@ -145,6 +145,7 @@ def add(
     output.claim()
     from placet.app.app import NOWHERE, database_url, open_app
     from placet.app.memory import person_here
+    from placet.app.options import RunOptions
     from placet.cli.output import OPENING
     from placet.cli.trust import terminal_question
     from placet.memory.memory import Memory
@@ -156,7 +157,9 @@ def add(
     kept = {name: list(v) if isinstance(v, tuple) else v for name, v in parameters.items() if v is not None}
     if database_url(db) == NOWHERE:
         raise click.UsageError("--db none stores nothing. Name a database.")
-    opening = open_app(db=db, permissions="full_access", confirm=terminal_question(output), memory=True)
+    opening = open_app(
+        RunOptions(permissions="full_access"), db=db, memory=True, confirm=terminal_question(output)
+    )
     with output.opened(opening, OPENING) as app:
         output.redactor = app.redactor
         assert isinstance(app.runtime.memory, Memory)
@@ -184,7 +187,7 @@ def add(
 
 @memory.command(short_help="Ask for facts.")
 @click.argument("question", metavar="QUESTION")
-@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="How many at most.")
+@count_option("--limit", 10, most=100)
 @click.option("--as-of", type=Moment(), metavar="WHEN", help="What was believed then: 2026-01-31, or 7d ago.")
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only facts of this kind.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only facts with this tag.")
@@ -356,6 +359,7 @@ def import_facts(output: Output, path: str, tenant: str | None, db: str | None, 
     from pathlib import Path
 
     from placet.app.app import NOWHERE, database_url, open_app
+    from placet.app.options import RunOptions
     from placet.cli.output import OPENING
     from placet.memory.memory import Memory
     from placet.memory.transfer import as_plan, from_lines
@@ -365,7 +369,7 @@ def import_facts(output: Output, path: str, tenant: str | None, db: str | None, 
     facts = from_lines(Path(path).read_bytes(), clean(path), tenant=tenant)
     if database_url(db) == NOWHERE:
         raise click.UsageError("--db none stores nothing. Name a database.")
-    opening = open_app(db=db, permissions="full_access", memory=True)
+    opening = open_app(RunOptions(permissions="full_access"), db=db, memory=True)
     with output.opened(opening, OPENING) as app, output.waiting("adding facts"):
         output.redactor = app.redactor
         scope = Scope(tenant=tenant) if tenant else None

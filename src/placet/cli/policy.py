@@ -6,13 +6,14 @@ Keep true: no command here runs anything. Plans and cases are judged by the gate
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from placet.cli.inputs import (
     Command,
     as_option,
+    collected,
     file_names,
     json_option,
     not_empty,
@@ -24,6 +25,7 @@ from placet.cli.output import Output
 
 if TYPE_CHECKING:
     from placet.app.judgement import JudgedPlan
+    from placet.app.options import RunOptions
 
 _EXIT = {"denied": 3, "invalid": 3, "asks": 4, "undecided": 0, "allowed": 0}
 
@@ -47,7 +49,8 @@ def policy(context: click.Context) -> None:
 @policy.command(short_help="What would be denied, and what would wait for a person.")
 @_plan_options
 @click.pass_obj
-def check(output: Output, /, plan: str, agent: str | None, as_json: bool, **options: Any) -> int:
+@collected
+def check(output: Output, plan: str, options: RunOptions, agent: str | None, as_json: bool) -> int:
     """Say what `placet run` would deny with the same options, which rule does, and who would be asked.
 
     PLAN is a JSON file; '-' reads standard input. What was approved for always is not looked up: it shows as
@@ -72,7 +75,8 @@ def check(output: Output, /, plan: str, agent: str | None, as_json: bool, **opti
 @policy.command(short_help="Which rule says what to each action.")
 @_plan_options
 @click.pass_obj
-def explain(output: Output, /, plan: str, agent: str | None, as_json: bool, **options: Any) -> int:
+@collected
+def explain(output: Output, plan: str, options: RunOptions, agent: str | None, as_json: bool) -> int:
     """Tell for each action what every rule that is about it answers, what it needs to be allowed to do, where
     marked data comes from, and whose word decides.
 
@@ -143,17 +147,17 @@ def test(output: Output, path: str | None, tools: str | None, as_json: bool) -> 
     return 1 if trials.failed else 0
 
 
-def _judge(output: Output, plan: str, agent: str | None, options: dict[str, Any]) -> JudgedPlan:
+def _judge(output: Output, plan: str, agent: str | None, options: RunOptions) -> JudgedPlan:
     from msgspec.structs import replace
 
-    from placet.app.app import Asking, open_app
+    from placet.app.app import open_app
     from placet.app.files import load_plan
     from placet.app.judgement import judge_plan
     from placet.cli.trust import terminal_question
     from placet.cli.wording import say_no_tools
 
     proposal = load_plan(plan)
-    with open_app(**options, confirm=terminal_question(output), asking=Asking(only_on_paper=True)) as app:
+    with open_app(options, confirm=terminal_question(output), on_paper=True) as app:
         judged = judge_plan(app.runtime, proposal, agent=agent)
         if app.sources:
             return judged

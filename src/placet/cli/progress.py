@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
+from placet.cli.ending import decide_lines
 from placet.events.event import Event
 from placet.ir.result import is_nonzero
 from placet.render.history import History, exit_code_in, why
@@ -49,21 +51,39 @@ def watch(
     reword: Callable[[str], str] = str,
     *,
     is_brief: bool = False,
+    place: str | None = None,
 ) -> LiveTree | Lines:
     """The view that suits where stderr goes; `reword` mends what plain lines say. A brief one leaves out what
-    the result says."""
+    the result says. With `place`, the option that names the database, it is said how to answer what is asked:
+    the run waits for it."""
     console = output.talk_console()
     if console.is_terminal and not console.is_dumb_terminal:
-        return LiveTree(history, layers, title, console)
-    return Lines(history, sum(map(len, layers)), output, reword, with_ends=not is_brief)
+        return LiveTree(history, layers, title, console, place)
+    return Lines(history, sum(map(len, layers)), output, reword, with_ends=not is_brief, place=place)
+
+
+def _decide(event: Event, place: str | None) -> str:
+    """How to answer what was asked, in lines; nothing where nobody waits for it."""
+    approval = event.data.get("approval")
+    if place is None or event.kind != "approval_requested" or not isinstance(approval, str):
+        return ""
+    return "".join(f"\n{line}" for line in decide_lines(approval, place))
 
 
 class LiveTree:
     """The tree of layers, drawn again ten times a second, and wiped away at the end."""
 
     def __init__(
-        self, history: History, layers: Sequence[Sequence[str]], title: str, console: Console
+        self,
+        history: History,
+        layers: Sequence[Sequence[str]],
+        title: str,
+        console: Console,
+        place: str | None = None,
     ) -> None:
+        self._place = place
+        self._to_say: list[str] = []
+        """How to answer what was asked; the next frame says it above the tree."""
         self._history = history
         self._layers = layers
         self._title = title
@@ -76,6 +96,8 @@ class LiveTree:
         """Take note; the next frame shows it."""
         for event in events:
             self._history.take(event)
+            if lines := _decide(event, self._place):
+                self._to_say.append(f"{clean(event.action_id or '', 60)} waits for a decision:{lines}")
 
     async def __aenter__(self) -> Self:
         self._live.start()
@@ -90,6 +112,8 @@ class LiveTree:
     async def _draw(self) -> None:
         began = time()
         while True:
+            while self._to_say:
+                self._console.print(Text(self._to_say.pop(0)), soft_wrap=True)
             size = self._console.size
             waited = time() - began
             title = self._title
@@ -119,7 +143,9 @@ class Lines:
         reword: Callable[[str], str] = str,
         *,
         with_ends: bool = True,
+        place: str | None = None,
     ) -> None:
+        self._place = place
         self._with_ends = with_ends
         self._history = history
         self._total = total
@@ -149,7 +175,7 @@ class Lines:
             self._history.take(event)
             said = self._line(event)
             if said:
-                lines.append(said)
+                lines.append(said + _decide(event, self._place))
         if lines:
             self._output.talk(self._reword("\n".join(lines)))
 

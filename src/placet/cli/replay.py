@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.inputs import file_names, json_option, single, tools_option
+from placet.cli.inputs import collected, file_names, json_option, single, tools_option
 from placet.cli.output import Output
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from placet.app.options import RunOptions
     from placet.turns.replay import Replayed
 
 
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 @tools_option
 @json_option
 @click.pass_obj
+@collected
 def replay(
     output: Output,
     file: str,
     diff: bool,
     run_tools: bool,
-    workspace: str | None,
-    tools: str | None,
+    options: RunOptions,
     as_json: bool,
 ) -> int:
     """Lead the loop of today through a run that was recorded, and report the first difference.
@@ -49,7 +50,7 @@ def replay(
     from placet.turns.replay import replay
 
     if not run_tools:
-        if workspace is not None or tools is not None:
+        if options.workspace is not None or options.tools is not None:
             raise click.UsageError("--workspace and --tools are for tools that are called: give --run-tools.")
         found = asyncio.run(replay(file))
     else:
@@ -57,9 +58,7 @@ def replay(
         from placet.app.app import open_app
         from placet.cli.trust import terminal_question
 
-        with open_app(
-            tools=tools, workspace=workspace, binds=False, confirm=terminal_question(output)
-        ) as app:
+        with open_app(options, binds=False, confirm=terminal_question(output)) as app:
             found = asyncio.run(replay(file, run_tools=app.runtime))
     if as_json:
         output.show_json(_as_data(file, found))

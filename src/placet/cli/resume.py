@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from placet.cli.inputs import (
+    collected,
     db_option,
     isolation_option,
     json_option,
@@ -15,16 +16,13 @@ from placet.cli.inputs import (
     single,
     wait_option,
 )
-from placet.cli.output import OPENING, Output
+from placet.cli.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placet.ir.result import ProposalResult
+    from placet.app.options import RunOptions
     from placet.runtime.journal import Decision
-    from placet.runtime.schedule import Schedule
-    from placet.sandbox.isolation import Level
-    from placet.tools.context import Cancel
 
 
 @click.command(short_help="Go on with a run that was broken off.")
@@ -45,14 +43,12 @@ if TYPE_CHECKING:
 @db_option
 @json_option
 @click.pass_obj
+@collected
 def resume(
     output: Output,
     run: str,
     decide: Sequence[str],
-    tools: str | None,
-    policies: str | None,
-    isolation: Level | None,
-    model: str | None,
+    options: RunOptions,
     wait: float | None,
     db: str | None,
     as_json: bool,
@@ -68,75 +64,26 @@ def resume(
     4 waiting for a decision, 130 after Ctrl-C.
     """
     output.claim()
-    from placet.app.app import Asking, is_a_programs, open_app, open_records
-    from placet.app.beginning import beginning_of
-    from placet.cli.execution import Told, carry_out, patience
-    from placet.cli.isolation import tell_lowering
-    from placet.cli.led import go_on
-    from placet.cli.trust import terminal_question
-    from placet.errors import UsageError
-    from placet.runtime.journal import is_led
-    from placet.runtime.resume import state_after
+    from placet.app.app import open_records
+    from placet.cli.led import Again, go_on
 
     decisions = _decisions(decide)
     with open_records(db) as records:
         summary = records.journal.find(run)
         record = records.journal.record(summary.run_id)
-    context = summary.context
-    expire = context.get("expire")
-    if is_led(record):
-        return go_on(
-            output,
-            summary,
-            record,
-            decide=decisions,
-            tools=tools,
-            policies=policies,
-            isolation=isolation,
-            model=model,
-            wait=wait,
-            db=db,
-            as_json=as_json,
-        )
-    began = beginning_of(summary, say=output.talk, tools=tools, policies=policies, model=model, db=db)
-    schedule: Schedule = "dataflow" if context.get("schedule") == "dataflow" else "levels"
-    if is_a_programs(summary, record):
-        raise UsageError(
-            f"Run '{summary.run_id}' was begun by a program, under rules that are not known here "
-            f"({', '.join(record.policies[:10])}). Go on with it there: runtime.resume('{summary.run_id}')."
-        )
-    opening = open_app(
-        tools=began.tools,
-        policies=began.policies,
-        permissions=began.permissions,
-        isolation=isolation,
-        model=began.model,
-        began_with=began.isolation,
-        workspace=record.workspace,
-        schedule=schedule,
-        db=db,
-        create=False,
-        start=began.folder,
-        confirm=terminal_question(output),
-        asking=Asking(patience(wait), expire if isinstance(expire, int | float) else None),
-    )
-    with output.opened(opening, OPENING) as app:
-        tell_lowering(output, app)
+    again = Again(output, summary, record, options, decisions, wait=wait, db=db, as_json=as_json)
+    code = go_on(again)
+    _tell_workers(summary.run_id, db)
+    return code
 
-        async def start(cancel: Cancel) -> ProposalResult:
-            # A run of `placet mcp serve` began in the session of its connection, which is gone.
-            session = app.runtime.open_session() if record.had_session else None
-            result = await app.runtime.resume(
-                summary.run_id, decide=decisions, session=session, cancel=cancel
-            )
-            if app.records is not None and not app.runtime.events.query(kind="run_resumed"):
-                # It had ended, and nothing was done: what may be shown of it, and the state that it left.
-                result = app.records.journal.shown(summary.run_id) or result
-                app.runtime.state.replace_all(state_after(record, result))
-            return result
 
-        told = Told(f"run {summary.run_id}", as_json, has_tools=bool(app.sources), db=db)
-        return carry_out(output, app, record.proposal, start, told)
+def _tell_workers(run_id: str, db: str | None) -> None:
+    """Have a worker look how a run stands that was submitted and resumed here."""
+    from placet.app.app import open_records
+    from placet.engine.queue_engine import wake_decided
+
+    with open_records(db, writes=True) as records:
+        wake_decided(records, run_id)
 
 
 def _decisions(given: Sequence[str]) -> dict[str, Decision]:
@@ -150,6 +97,7 @@ def _decisions(given: Sequence[str]) -> dict[str, Decision]:
 
 
 def _decision(text: str) -> tuple[str, Decision]:
+    from placet.cli.approvals import login_name
     from placet.errors import UsageError
     from placet.ir.codec import decode_json
     from placet.runtime.journal import CHOICES, Decision
@@ -161,8 +109,9 @@ def _decision(text: str) -> tuple[str, Decision]:
             f"--decide {text!r} decides nothing. Write ACTION=done, ACTION=retry or ACTION=fail."
         )
     if not colon:
-        return name, Decision(choice=choice)
-    return name, Decision(choice=choice, output=decode_json(output.encode(), f"the output of '{name}'"))
+        return name, Decision(choice=choice, by=login_name())
+    data = decode_json(output.encode(), f"the output of '{name}'")
+    return name, Decision(choice=choice, output=data, by=login_name())
 
 
 def _split_output(text: str) -> tuple[str, str, str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from placet.cli.inputs import (
-    Span,
     as_option,
+    collected,
     db_option,
+    expire_option,
     json_option,
     plan_argument,
     runtime_options,
@@ -22,8 +23,8 @@ from placet.cli.output import OPENING, Output
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from placet.app.options import RunOptions
     from placet.ir.result import ProposalResult
-    from placet.sandbox.isolation import Level
     from placet.tools.context import Cancel
 
 
@@ -38,29 +39,20 @@ if TYPE_CHECKING:
 )
 @as_option
 @wait_option
-@click.option(
-    "--expire", type=Span(), metavar="DURATION", help="How long approvals can be given. Default: no limit."
-)
+@expire_option
 @db_option
 @single("--log", metavar="FILE.jsonl", help="Append every event to this file too; `placet explain` reads it.")
 @single("--svg", metavar="FILE.svg", help="Draw the plan with what came of it.")
 @json_option
 @click.pass_obj
+@collected
 def run(
     output: Output,
     plan: str,
-    state: str | None,
-    tools: str | None,
-    policies: str | None,
-    permissions: str | None,
-    isolation: Level | None,
-    model: str | None,
-    schedule: Literal["levels", "dataflow"],
-    workspace: str | None,
+    options: RunOptions,
     run_id: str | None,
     agent: str | None,
     wait: float | None,
-    expire: float | None,
     db: str | None,
     log: str | None,
     svg: str | None,
@@ -80,7 +72,9 @@ def run(
     130 after Ctrl-C.
     """
     output.claim()
-    from placet.app.app import Asking, database_files, open_app
+    from msgspec.structs import replace
+
+    from placet.app.app import database_files, open_app
     from placet.app.files import check_log, check_target, check_writable, load_plan
     from placet.cli.execution import Told, carry_out, patience
     from placet.cli.isolation import tell_lowering, tell_unknown_trusted
@@ -90,8 +84,13 @@ def run(
     from placet.runtime.scope import Scope
 
     proposal = load_plan(plan)
-    inputs = {"the plan": plan, "the state": state, "the tools": tools, "the policies": policies}
-    inputs |= database_files(db)
+    inputs = {
+        "the plan": plan,
+        "the state": options.state,
+        "the tools": options.tools,
+        "the policies": options.policies,
+        **database_files(db),
+    }
     if log is not None:
         check_target(log, "--log", inputs, instead="run.jsonl")
         check_log(log)
@@ -101,21 +100,8 @@ def run(
     name = run_id or new_id()
     title = "standard input" if plan == "-" else plan
     scope = Scope(caller_id=agent) if agent is not None else None
-    opening = open_app(
-        tools=tools,
-        state=state,
-        policies=policies,
-        permissions=permissions,
-        isolation=isolation,
-        model=model,
-        workspace=workspace,
-        schedule=schedule,
-        log=log,
-        db=db,
-        confirm=terminal_question(output),
-        asking=Asking(patience(wait), expire),
-        plan=plan if plan != "-" else None,
-    )
+    options = replace(options, plan=plan if plan != "-" else None)
+    opening = open_app(options, db=db, log=log, wait_s=patience(wait), confirm=terminal_question(output))
     with output.opened(opening, OPENING) as app:
         tell_lowering(output, app)
         tell_unknown_trusted(output, app)
@@ -132,5 +118,14 @@ def run(
             return app.runtime.execute(proposal, cancel=cancel, run_id=name, scope=scope)
 
         has_tools = bool(app.sources)
-        told = Told(title, as_json, has_tools=has_tools, log=log, svg=svg, db=db, warnings=warnings)
+        told = Told(
+            title,
+            as_json,
+            has_tools=has_tools,
+            log=log,
+            svg=svg,
+            db=db,
+            waits=wait is not None,
+            warnings=warnings,
+        )
         return carry_out(output, app, proposal, start, told)

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placet.cli.inputs import Moment, Subject, db_option, file_names, json_option, run_argument
+from placet.cli.inputs import (
+    Subject,
+    before_option,
+    count_option,
+    db_option,
+    file_names,
+    json_option,
+    run_argument,
+)
 from placet.cli.output import Output
 from placet.cli.places import (
     NOTHING_YET,
@@ -20,8 +28,11 @@ from placet.cli.places import (
 )
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from placet.app.app import Records
     from placet.durable.sql import RunSummary
+    from placet.engine.submission import Submission
     from placet.render.runs import Led
 
 _STATES = (
@@ -53,13 +64,7 @@ def runs() -> None:
 @until_option
 @folder_option
 @all_option
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1, max=1_000_000),
-    default=20,
-    show_default=True,
-    help="How many at most; the runs that they started come with them.",
-)
+@count_option("--limit", 20, "How many at most; the runs that they started come with them.")
 @db_option
 @json_option
 @click.pass_obj
@@ -81,12 +86,13 @@ def list_runs(
     Exit codes: 0 listed, also if there are none, 2 bad input.
     """
     from placet.app.run_rows import led_runs
+    from placet.engine.queue_engine import NOT_BEGUN, engine_in, submission_data
     from placet.render.advice import db_words
     from placet.render.runs import draw_runs
 
     place = scope_of(folder, is_all=is_all)
 
-    def look(records: Records) -> tuple[list[RunSummary], int, dict[str, Led], str]:
+    def look(records: Records) -> tuple[list[RunSummary], int, dict[str, Led], str, list[dict[str, Any]]]:
         found, elsewhere = records.journal.listed(
             status=status,
             since=since,
@@ -96,14 +102,21 @@ def list_runs(
             limit=limit,
         )
         led = {} if as_json else led_runs(records, found, output.redactor)
-        return found, elsewhere, led, records.database.name
+        engine = engine_in(records)
+        submitted = []
+        if engine is not None and status is None:  # That asks for runs.
+            left = engine.submissions.listed(NOT_BEGUN, limit=limit)
+            submitted = [submission_data(engine, each) for each in left]
+        return found, elsewhere, led, records.database.name, submitted
 
-    nothing: tuple[list[RunSummary], int, dict[str, Led], str] = ([], 0, {}, "")
-    found, elsewhere, led, name = look_in(db, look, nothing)
+    nothing: tuple[list[RunSummary], int, dict[str, Led], str, list[dict[str, Any]]] = ([], 0, {}, "", [])
+    found, elsewhere, led, name, submitted = look_in(db, look, nothing)
     listed = [_as_data(summary) for summary in found]
     if as_json:
-        output.show_json({"runs": listed, "elsewhere": elsewhere})
+        output.show_json({"runs": listed, "elsewhere": elsewhere, "submitted": submitted})
         return 0
+    for each in submitted:
+        output.show(_submission_line(each))
     if not found:
         where = f" was begun in {place}" if place is not None else ""
         if status is not None or since is not None or until is not None:
@@ -131,14 +144,16 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
 
     from rich.text import Text
 
-    from placet.app.app import is_a_programs, open_records
+    from placet.app.app import open_records
     from placet.app.coder import session_of
     from placet.app.loops import round_of
+    from placet.app.options import is_a_programs
     from placet.app.repeat import repeat_of
     from placet.app.run_rows import led_runs
     from placet.app.stories import calls_in_flight
     from placet.cli.led import coding_commands
-    from placet.errors import StorageUnavailable
+    from placet.engine.queue_engine import engine_in, submission_data
+    from placet.errors import StorageUnavailable, UnknownRun
     from placet.ir.graph import Graph
     from placet.loops.delivery import round_data
     from placet.render.advice import advise
@@ -153,7 +168,19 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     from placet.safe_text import clean
 
     with open_records(db) as records:
-        summary = records.journal.find(run)
+        engine = engine_in(records)
+        asked = engine.submissions.find(run) if engine is not None else None
+        submitted = submission_data(engine, asked) if engine is not None and asked is not None else None
+        try:
+            summary = records.journal.find(run)
+        except (UnknownRun, StorageUnavailable):
+            if submitted is None:
+                raise
+            if as_json:
+                output.show_json({"run_id": submitted["run_id"], "submission": submitted})
+            else:
+                output.show(_submission_line(submitted))
+            return 0
         if not as_json and (round := round_of(records, summary.run_id)) is not None:
             if round.id == summary.run_id:
                 output.show(*round_lines(round_data(round), db=db))
@@ -186,12 +213,15 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
         history.break_off()
     session = session_of(proposal.context)
     advised = advise(history, db=db) if session is None else coding_commands(session, db)
+    if submitted is not None and _is_canceling(submitted):
+        advised = []  # A worker ends it; nothing is to be decided about it, nor to go on with.
     if as_json:
         output.show_json(
             {
                 **_as_data(summary),
                 "result": result,
                 "started": [_as_data(each) for each in started],
+                "submission": submitted,
                 "next": [a._asdict() for a in advised],
             }
         )
@@ -202,27 +232,37 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     look = look_of("left" if is_left else summary.status)
     if history.led is None and history.last is not None and history.last.outcome_look == NONZERO:
         look = look_of(NONZERO)
-    facts = [f"begun {moment(summary.begun)}"]
-    facts += [count(summary.actions, "action")] if history.led is None else []
-    facts += [f"by {summary.holder}"] if summary.holder else []
     title = f"run {clean(summary.run_id)}"
-    output.show(Text.assemble((f"{look.sign} {look.word}", look.style), f"  {', '.join(facts)}"))
     width = output.result_console().width
     if session == summary.run_id:
-        pass  # Its turns are those of its iterations, which are runs of their own.
+        tree = None  # Its turns are those of its iterations, which are runs of their own.
     elif history.led is not None:
-        output.show(draw_turns(history, title=title, width=width))
+        tree = draw_turns(history, title=title, width=width)
+    else:
+        tree = draw_tree(history, layers, title=title, max_lines=150, width=width)
+    facts = [f"begun {moment(summary.begun)}"]
+    facts += [f"by {summary.holder}"] if summary.holder else []
+    if tree is not None and str(tree.label).startswith(f"{look.sign} {look.word} "):
+        output.show(Text(", ".join(facts)))  # The tree says how it stands, and of how many actions.
+    else:
+        facts[1:1] = [count(summary.actions, "action")] if history.led is None else []
+        output.show(Text.assemble((f"{look.sign} {look.word}", look.style), f"  {', '.join(facts)}"))
+    if tree is not None:
+        output.show(tree)
+    if tree is not None and history.led is not None:
         end = history.led.end
         # Where the model said nothing, the summary only says again how it ended.
         said = end.summary if end is not None and end.summary != end.error else ""
         output.show(Text(f"It said last: {clean(said.strip(), _LONG)}")) if said else None
-    else:
-        output.show(draw_tree(history, layers, title=title, max_lines=150, width=width))
     if started:
         output.show(
             Text("It started:"),
             *draw_runs([_as_data(each) for each in started], led, width=output.width, is_whole=True),
         )
+    if submitted is not None and submitted["state"] != "ended":
+        output.show(_submission_line(submitted))
+    if submitted is not None and submitted["has_other_policies"]:
+        output.show(Text("Its worker's policies were other ones than those it was submitted under."))
     for advice in advised:
         output.show(Text(advice.sentence))
         if advice.command:
@@ -269,29 +309,27 @@ def export(output: Output, run: str, target: str, db: str | None, as_json: bool)
 
 
 @runs.command(short_help="Drop old runs that have ended.")
-@click.option(
-    "--before",
-    type=Moment(),
-    metavar="WHEN",
-    required=True,
-    help="Ended before: a date, or 90d for 90 days ago.",
-)
+@before_option
 @db_option
 @json_option
 @click.pass_obj
 def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
     """Drop runs that ended for good before WHEN, with their plans and results, and what was kept of long
-    outputs until then. Runs that can be resumed stay; so do events, which `placet log prune` drops.
+    outputs until then; also what was submitted and never began. Runs that can be resumed stay; so do events,
+    which `placet log prune` drops.
 
     Exit codes: 0 done, also if there was nothing to drop, 2 bad input.
     """
     from rich.text import Text
 
     from placet.app.app import open_records, spill_here
+    from placet.engine.queue_engine import engine_in
     from placet.render.text import count
 
     with open_records(db, writes=True) as records:
         dropped = records.journal.prune(before)
+        engine = engine_in(records)
+        number = len(dropped) + (engine.submissions.prune(before, dropped) if engine is not None else 0)
         left = records.journal.runs(limit=_ALL)
     spill = spill_here()
     spill.drop(dropped)
@@ -299,11 +337,35 @@ def prune(output: Output, before: float, db: str | None, as_json: bool) -> int:
         # Also of runs that nobody has kept; those of a database that was named may be known to another one.
         spill.prune(before, but=[summary.run_id for summary in left])
     if as_json:
-        output.show_json({"dropped": len(dropped)})
+        output.show_json({"dropped": number})
     else:
-        said = f"{count(len(dropped), 'run')} dropped." if dropped else "No run ended before that."
+        said = f"{count(number, 'run')} dropped." if number else "No run ended before that."
         output.show(Text(said))
     return 0
+
+
+def _is_canceling(submission: dict[str, Any]) -> bool:
+    """Whether somebody wants a run stopped that has not ended yet."""
+    from placet.engine.protocol import OPEN
+
+    return submission["state"] in OPEN and submission["stop"] is not None
+
+
+def _submission_line(data: dict[str, Any]) -> Text:
+    """A submission for people."""
+    import time
+
+    from rich.text import Text
+
+    from placet.render.text import moment
+    from placet.safe_text import clean
+
+    why = data["waits_for"] or data["error"] or data["stop"] or ""
+    state = "canceling" if _is_canceling(data) else data["state"]
+    told = f"{state}  {clean(data['run_id'])}  {data['kind']}, submitted {moment(data['submitted'])}"
+    if data["state"] == "queued" and data["due"] > time.time():
+        told += f", begins at {moment(data['due'])}"
+    return Text(f"{told}: {clean(why, _LONG)}" if why else told)
 
 
 def _as_data(summary: RunSummary) -> dict[str, Any]:
@@ -312,3 +374,92 @@ def _as_data(summary: RunSummary) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(summary)
     del data["context"]
     return data
+
+
+@runs.command(short_help="Stop a run that was submitted.")
+@run_argument
+@click.option(
+    "--reason", default="stopped by a person", show_default=True, help="Why; recorded with the run."
+)
+@db_option
+@json_option
+@click.pass_obj
+def cancel(output: Output, run: str, reason: str, db: str | None, as_json: bool) -> int:
+    """Stop the run RUN (the start of its id is enough), which was submitted: one that waits in the queue
+    never begins, a plan that waits for a person ends at once. One that a worker works on stops soon; other
+    kinds of runs that wait for a person are ended by the next worker.
+
+    Exit codes: 0 it stops, 1 it has ended before, 2 no such run was submitted.
+    """
+    from placet.engine.opening import open_engine
+    from placet.render.advice import db_words
+    from placet.runtime.sync import run_sync
+    from placet.safe_text import clean
+
+    with open_engine(db) as engine:
+        found = engine.find(run)
+        accepted = run_sync(engine.cancel(found.run_id, reason))
+        now = engine.submissions.get(found.run_id) or found
+    if as_json:
+        data = {"run_id": found.run_id, "was": found.state, "state": now.state, "accepted": accepted}
+        output.show_json(data)
+        return 0 if accepted else 1
+    name, queue = clean(found.run_id), clean(found.queue)
+    if not accepted:
+        output.talk(_unchanged(now, db, f"Nothing is left to stop in run '{name}'"))
+    elif now.state == "running":
+        output.talk(f"Asked to stop: {name}. Its worker stops it soon.")
+    elif now.state == "queued":
+        command = f"placet worker --queue {queue}{db_words(db)}"
+        output.talk(f"Asked to stop: {name}. The next worker ends it. If none is there: {command}")
+    else:
+        output.talk(f"Stopped: {name}")
+    return 0 if accepted else 1
+
+
+def _unchanged(run: Submission, db: str | None, what: str) -> str:
+    """Why a submission stands as before, for people."""
+    from placet.render.advice import db_words, name_words
+
+    match run.state:
+        case "ended":
+            why = f"it has ended ({run.outcome or 'unknown'})"
+        case "canceled":
+            why = "it was canceled before"
+        case "refused" | "dead":
+            why = "it could not begin" if run.state == "refused" else "it failed its workers too often"
+        case "waiting":
+            why = "it waits for a person"
+        case "running":
+            why = "a worker works on it"
+        case _:
+            why = "it is in the queue"
+    return f"{what}: {why}. See: placet runs show {name_words(run.run_id)}{db_words(db)}"
+
+
+@runs.command(short_help="Queue a run again that was set aside.")
+@run_argument
+@db_option
+@json_option
+@click.pass_obj
+def retry(output: Output, run: str, db: str | None, as_json: bool) -> int:
+    """Queue the run RUN (the start of its id is enough) again: one that failed its workers too often, could
+    not begin, was canceled, or found no worker that has what it needs.
+
+    Exit codes: 0 queued, 1 there is nothing to retry, 2 no such run was submitted.
+    """
+    from placet.engine.opening import open_engine
+    from placet.safe_text import clean
+
+    with open_engine(db) as engine:
+        found = engine.find(run)
+        is_queued = engine.submissions.retry(found.run_id)
+    if as_json:
+        output.show_json({"run_id": found.run_id, "was": found.state, "queued": is_queued})
+    else:
+        name = clean(found.run_id)
+        said = (
+            f"Queued: {name}" if is_queued else _unchanged(found, db, f"Nothing is to retry in run '{name}'")
+        )
+        output.talk(said)
+    return 0 if is_queued else 1

@@ -54,7 +54,7 @@ def serve() -> None:
     "proxies",
     metavar="ADDRESS",
     multiple=True,
-    help="Address of a proxy that speaks TLS to browsers; its X-Forwarded-For is believed. May be repeated.",
+    help="IP address or network of a proxy that has TLS; others are refused then. May be repeated.",
 )
 @click.option(
     "--mcp",
@@ -101,7 +101,7 @@ def start(
     from placet.app.governance import own_settings
     from placet.redaction import Redactor
     from placet.server.asgi import make_app, make_site
-    from placet.server.running import addresses, check_address, listen, make_server
+    from placet.server.running import addresses, check_address, listen, make_server, page_origin
 
     check_address(host, allow_remote=allow_remote, has_tls=cert is not None, proxies=proxies)
     tokens = open_tokens()
@@ -112,6 +112,7 @@ def start(
     is_secure = cert is not None or bool(proxies)
     notify = own_settings(os.environ).notify
     hosts, origins = addresses(host, port, names, is_secure=is_secure)
+    page = page_origin(host, port, names, is_secure=is_secure, is_proxied=bool(proxies))
     if notify is not None and notify.url is not None:
         # Links lead there, so that is another name of ours.
         hosts.append(notify.url.partition("://")[2].partition("/")[0])
@@ -119,9 +120,11 @@ def start(
     named = _folders(folders)
     if serves_mcp and not named:
         raise click.UsageError("--mcp offers the tools of a folder. Name it with --folder.")
-    with ExitStack() as stack:
-        records = stack.enter_context(open_records(db, create=True, writes=True, redactor=redactor))
-    with open_records(db, create=True, writes=True, redactor=redactor) as records:
+    is_new = _is_missing(db)
+    with (
+        ExitStack() as stack,
+        open_records(db, create=True, writes=True, redactor=redactor) as records,
+    ):
         shown = records.journal.find(run) if run is not None else None
         site = make_site(
             records,
@@ -130,7 +133,7 @@ def start(
             folders=named,
             db=db,
             notify=notify,
-            url=origins[0],
+            url=page,
         )
         app = make_app(
             site,
@@ -144,12 +147,14 @@ def start(
         server = make_server(app, cert=cert, key=key, on_exit=site.drain)
         # A browser keeps what follows the # where it is sent on.
         place = f"#/runs/{quote(shown.run_id, safe='')}" if shown is not None else ""
-        link = f"{origins[0]}/login?code={tokens.code()}{place}"
+        link = f"{page}/login?code={tokens.code()}{place}"
         # Flushed at once: whoever started this may read it to find the server.
         output.write(f"{link}\n")
         output.talk(
             f"The link opens the page, once, within ten minutes. Token for programs: {tokens.owner_file}"
         )
+        if is_new:
+            output.talk("The database was not there, and has been created. It is empty.")
         output.talk(f"Database: {records.database.name}. Ctrl-C ends the server.")
         if not folders:
             output.talk("No work can be started from the page: name folders with --folder.")
@@ -161,17 +166,26 @@ def start(
     return 0
 
 
+def _is_missing(db: str | None) -> bool:
+    """Whether the database is a file that is not there."""
+    from placet.app.app import NOWHERE, database_url
+    from placet.storage.location import is_server, sqlite_path
+
+    url = database_url(db)
+    file = sqlite_path(url) if url != NOWHERE and not is_server(url) else None
+    return file is not None and not file.exists()
+
+
 def _mcp(stack: ExitStack, folder: str, db: str | None) -> McpEndpoint:
     """The tools of a folder, for MCP clients."""
-    from pathlib import Path
-
     from placet.app.app import open_app
+    from placet.app.options import RunOptions
     from placet.errors import UsageError
     from placet.extras import install_command, is_installed
 
     if not is_installed("mcp"):
         raise UsageError(f"MCP needs the extra `mcp`. Install it with: {install_command('mcp')}")
-    app = stack.enter_context(open_app(start=Path(folder), db=db))
+    app = stack.enter_context(open_app(RunOptions(folder=folder), db=db))
     from placet.server.mcp_http import McpEndpoint
 
     return McpEndpoint(app, db=db)
@@ -263,7 +277,13 @@ def add(output: Output, name: str, rights: Sequence[Right], tenant: str | None, 
     Exit codes: 0 made, 2 bad input.
     """
     _look_for_the_library()
-    return _print(output, open_tokens().add(name, tenant=tenant, rights=rights), as_json=as_json)
+    secret = open_tokens().add(name, tenant=tenant, rights=rights)
+    if as_json:
+        output.show_json({"token": secret, "rights": list(rights)}, is_declaration=True)
+        return 0
+    _print(output, secret, as_json=False)
+    output.talk(f"It allows: {', '.join(rights)}. Another token allows more with --right RIGHT.")
+    return 0
 
 
 @token.command(short_help="Replace one by a new one.")

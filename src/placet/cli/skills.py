@@ -141,6 +141,7 @@ def export_skill(
 
     from placet.app.files import unusable
     from placet.app.skills import open_skills
+    from placet.errors import UsageError
     from placet.memory.skills.document import write_folder
     from placet.runtime.sync import run_sync
 
@@ -149,8 +150,15 @@ def export_skill(
     target = Path(path or ".") / skill.name
     try:
         write_folder(skill.files, target)
+    except FileExistsError:
+        raise UsageError(
+            f"There is {target.absolute()} already, and nothing is written over it. Name another folder to "
+            f"write {skill.name} into: --to FOLDER"
+        ) from None
+    except FileNotFoundError:
+        raise UsageError(f"There is no folder {target.parent.absolute()}. Make it first.") from None
     except OSError as error:
-        raise unusable("write the skill", str(target), error) from None
+        raise unusable("write the skill to", str(target.absolute()), error) from None
     if as_json:
         output.show_json({"name": skill.name, "folder": str(target), "files": sorted(skill.files)})
     else:
@@ -202,35 +210,48 @@ skills.add_command(trust)
 @skills.command(short_help="Say how a run went.")
 @click.argument("run", metavar="RUN")
 @click.option("--ok/--bad", "succeeded", required=True, help="Whether it did what it was for.")
+@model_option
 @tenant_option
 @db_option
 @json_option
 @click.pass_obj
 def judge(
-    output: Output, run: str, succeeded: bool, tenant: str | None, db: str | None, as_json: bool
+    output: Output,
+    run: str,
+    succeeded: bool,
+    model: str | None,
+    tenant: str | None,
+    db: str | None,
+    as_json: bool,
 ) -> int:
     """Say whether RUN did what it was for. It counts for every skill that the run was offered, or was not.
+    With `auto_distill = true` in your settings, your model makes or repairs skills by it.
 
-    Exit codes: 0 recorded, 2 no skill was offered to that run, or withheld from it.
+    Exit codes: 0 recorded, 2 there is no such run.
     """
-    from placet.app.skills import open_skills
+    output.claim()
+    from placet.app.skills import open_judging
     from placet.cli.skills_view import judgement_line
-    from placet.errors import UsageError
+    from placet.render.skill_story import tell_skills
     from placet.runtime.sync import run_sync
-    from placet.safe_text import clean
 
-    with open_skills(db, writes=True) as opened:
-        found = run_sync(opened.shelf.record_outcome(run, succeeded, by="person", tenant=tenant))
-    if not found:
-        raise UsageError(f"No skill fitted run '{clean(run, 80)}', so there is nothing to judge.")
+    with open_judging(db, model=model) as opened, output.waiting("learning"):
+        memory = opened.memory
+        # Skills know runs that were pruned since.
+        known = memory.skills.store.runs(memory.skills.tenant(tenant), run=run, limit=1)
+        name = run if known else opened.records.run_id(run)
+        found = run_sync(memory.record_outcome(name, succeeded, by="person", tenant=tenant))
+        learned = [each for each in opened.events if each.kind != "skill_outcome"]
     if as_json:
         shown = [
             {"name": each.run.name, "arm": each.run.arm, "state": each.state, "trial": each.trial.to_dict()}
             for each in found
         ]
-        output.show_json({"run": run, "skills": shown})
+        made = [title for each in learned for title in each.data.get("names", ())]
+        output.show_json({"run": name, "skills": shown, "learned": made})
     else:
-        output.show("\n".join(map(judgement_line, found)))
+        output.show("\n".join(map(judgement_line, found)) or "No skill fitted the run.")
+        output.show(*tell_skills(learned))
     return 0
 
 
@@ -262,15 +283,22 @@ def test_skill(
 
     from placet.app.agent_trials import open_trials
     from placet.app.agents import find_agents
+    from placet.app.options import RunOptions
     from placet.app.skills import open_skills, record_scenarios, with_skill
     from placet.cli.agent_test import stoppable
     from placet.cli.output import OPENING
     from placet.cli.skills_view import trial_lines
     from placet.cli.trust import terminal_question
+    from placet.errors import UsageError
     from placet.runtime.sync import run_sync
 
     with open_skills(db) as opened:
         skill = run_sync(opened.shelf.get(name, tenant=tenant))
+    if skill.is_untrusted:
+        raise UsageError(
+            f"No agent reads skill '{skill.name}' before you have approved it. Read it: placet skills show "
+            f"{skill.name}. Approve it: placet skills trust {skill.name}"
+        )
     agents = find_agents(os.environ)
     entry = agents.find(agent)
     confirm = terminal_question(output)
@@ -279,7 +307,7 @@ def test_skill(
     reports: dict[Arm, Report] = {}
     specs: dict[Arm, AgentSpec] = {"with": with_skill(entry.spec, skill), "without": entry.spec}
     for arm, spec in specs.items():
-        opening = open_trials(model=model or spec.model, at_once=1, confirm=confirm)
+        opening = open_trials(RunOptions(model=model or spec.model), at_once=1, confirm=confirm)
         with output.opened(opening, OPENING) as app:
             output.redactor = app.redactor
             trying = app.trying

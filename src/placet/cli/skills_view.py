@@ -9,7 +9,16 @@ from rich.table import Table
 from rich.text import Text
 
 from placet.memory.context import day_of
-from placet.memory.skills.trial import LEAST_PER_ARM, MOST_RUNS, Counts, SkillState, Trial, lower_bound
+from placet.memory.skills.skill import titled
+from placet.memory.skills.trial import (
+    LEAST_PER_ARM,
+    MOST_RUNS,
+    Counts,
+    SkillState,
+    Trial,
+    lower_bound,
+    next_look,
+)
 from placet.safe_text import clean
 
 if TYPE_CHECKING:
@@ -24,7 +33,7 @@ def skills_table(found: Sequence[tuple[Skill, Trial]]) -> Table:
         table.add_column(heading, no_wrap=heading != "description", overflow="fold")
     for skill, trial in found:
         table.add_row(
-            Text(f"{clean(skill.name)} {skill.version}"),
+            Text(clean(skill.title)),
             Text(_state(skill, trial)),
             Text(_counts(trial.offered)),
             Text(_counts(trial.withheld)),
@@ -46,7 +55,7 @@ def _counts(counts: Counts) -> str:
 
 def skill_lines(skill: Skill, trial: Trial) -> Iterator[str]:
     """A skill with all that is known about it."""
-    yield f"{clean(skill.name)}, version {skill.version}: {clean(skill.description, lines=True)}"
+    yield f"{clean(skill.title)}: {clean(skill.description, lines=True)}"
     triggers = skill.triggers
     given = {
         "state": _state(skill, trial),
@@ -72,9 +81,13 @@ def trial_lines(trial: Trial, state: SkillState) -> Iterator[str]:
     yield f"runs with it: {_counts(trial.offered)}; without it: {_counts(trial.withheld)}"
     bound = lower_bound(trial)
     if trial.offered.runs and trial.withheld.runs:
-        yield f"difference of the success rates, at least, with 90 %: {bound:+.2f}"
+        yield f"difference of the success rates, at least, with 90 % over all looks: {bound:+.2f}"
     if state == "provisional":
-        yield f"kept above 0 with {LEAST_PER_ARM} runs in each arm, retired after {MOST_RUNS} runs"
+        look = next_look(trial)
+        yield (
+            f"next look after {look} outcomes, {max(look - trial.runs, 0)} more: kept if the difference is "
+            f"above 0 with {LEAST_PER_ARM} runs in each arm; retired after {MOST_RUNS} without"
+        )
 
 
 def judgement_line(judgement: Judgement) -> str:
@@ -82,6 +95,6 @@ def judgement_line(judgement: Judgement) -> str:
     run, trial = judgement.run, judgement.trial
     how = "was offered to the run" if run.arm == "with" else "was withheld from the run"
     return (
-        f"{clean(run.name)} {run.version} {how}: with {_counts(trial.offered)}, "
+        f"{clean(titled(run.name, run.version))} {how}: with {_counts(trial.offered)}, "
         f"without {_counts(trial.withheld)}; {judgement.state}"
     )

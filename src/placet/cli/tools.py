@@ -9,6 +9,7 @@ import click
 from placet.cli.inputs import (
     Subject,
     as_option,
+    collected,
     db_option,
     isolation_option,
     json_option,
@@ -22,17 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from placet.app.app import App
+    from placet.app.options import RunOptions
     from placet.app.reach import Reach
     from placet.ir.json_value import JsonValue
     from placet.ir.result import ProposalResult
     from placet.ir.tool_spec import ToolSchema
-    from placet.sandbox.isolation import Level
     from placet.tools.context import Cancel
     from placet.tools.tool import Tool
 
 _TOOLS = single(
     "--tools",
-    "file",
     metavar="FILE",
     help="Python file with @tool functions, or TOML file of commands. Default: that of a trusted project.",
 )
@@ -52,7 +52,8 @@ def tools() -> None:
 @isolation_option
 @json_option
 @click.pass_obj
-def list_tools(output: Output, file: str | None, isolation: Level | None, as_json: bool) -> int:
+@collected
+def list_tools(output: Output, options: RunOptions, as_json: bool) -> int:
     """List every tool: how it is called, its risk, whether it can be undone, where it runs and is from.
 
     Tools that are not offered under the isolation that is required stand at the end, each with the reason.
@@ -60,11 +61,11 @@ def list_tools(output: Output, file: str | None, isolation: Level | None, as_jso
     Exit codes: 0 listed, 2 bad input.
     """
     output.claim()
-    from placet.app.app import BUILT_IN, ON_PAPER, open_app
+    from placet.app.app import BUILT_IN, open_app
     from placet.cli.isolation import tell_unknown_trusted
     from placet.cli.trust import terminal_question
 
-    with open_app(tools=file, isolation=isolation, confirm=terminal_question(output), asking=ON_PAPER) as app:
+    with open_app(options, confirm=terminal_question(output), on_paper=True) as app:
         schemas = app.runtime.tools.schemas()
         sources = {schema.name: app.source_of(schema.name) for schema in schemas}
         reach = {schema.name: app.reach_of(schema.name) for schema in schemas}
@@ -93,16 +94,17 @@ def list_tools(output: Output, file: str | None, isolation: Level | None, as_jso
 @isolation_option
 @json_option
 @click.pass_obj
-def show(output: Output, name: str, file: str | None, isolation: Level | None, as_json: bool) -> int:
+@collected
+def show(output: Output, name: str, options: RunOptions, as_json: bool) -> int:
     """Show what the tool NAME does, what its parameters mean, where it runs and whom it may speak to.
 
     Exit codes: 0 shown, 2 bad input, no such tool, or one that is not offered.
     """
     output.claim()
-    from placet.app.app import ON_PAPER, open_app
+    from placet.app.app import open_app
     from placet.cli.trust import terminal_question
 
-    with open_app(tools=file, isolation=isolation, confirm=terminal_question(output), asking=ON_PAPER) as app:
+    with open_app(options, confirm=terminal_question(output), on_paper=True) as app:
         found = _find(app, name)
         source, reach = app.source_of(name), app.reach_of(name)
     if as_json:
@@ -133,17 +135,17 @@ def show(output: Output, name: str, file: str | None, isolation: Level | None, a
 @db_option
 @json_option
 @click.pass_obj
+@collected
 def call(
     output: Output,
-    /,
     name: str,
     parameters: Sequence[str],
     params: str | None,
+    options: RunOptions,
     agent: str | None,
     wait: float | None,
     db: str | None,
     as_json: bool,
-    **options: Any,
 ) -> int:
     """Call the tool NAME, as a plan of one action: rules, permissions, log and journal hold as for any run.
 
@@ -154,7 +156,7 @@ def call(
     130 after Ctrl-C.
     """
     output.claim()
-    from placet.app.app import Asking, open_app
+    from placet.app.app import open_app
     from placet.cli.execution import Told, carry_out, patience
     from placet.cli.isolation import tell_lowering, tell_unknown_trusted
     from placet.cli.name_warnings import warn_of_names
@@ -164,7 +166,7 @@ def call(
     from placet.ir.proposal import Proposal, new_id
     from placet.runtime.scope import Scope
 
-    opening = open_app(**options, db=db, confirm=terminal_question(output), asking=Asking(patience(wait)))
+    opening = open_app(options, db=db, wait_s=patience(wait), confirm=terminal_question(output))
     with output.opened(opening, OPENING) as app:
         tell_lowering(output, app)
         tell_unknown_trusted(output, app)
@@ -184,7 +186,15 @@ def call(
         def start(cancel: Cancel) -> Awaitable[ProposalResult]:
             return app.runtime.execute(proposal, cancel=cancel, run_id=run_id, scope=scope)
 
-        told = Told(name, as_json, has_tools=True, db=db, only_output=True, warnings=warnings)
+        told = Told(
+            name,
+            as_json,
+            has_tools=True,
+            db=db,
+            waits=wait is not None,
+            only_output=True,
+            warnings=warnings,
+        )
         return carry_out(output, app, proposal, start, told)
 
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from placet.cli.inputs import as_option, json_option, plan_argument, runtime_options, workspace_option
+from placet.cli.inputs import (
+    as_option,
+    collected,
+    json_option,
+    plan_argument,
+    runtime_options,
+    workspace_option,
+)
 from placet.cli.output import Output
+
+if TYPE_CHECKING:
+    from placet.app.options import RunOptions
 
 
 @click.command(short_help="Check a plan; nothing runs.")
@@ -17,7 +27,8 @@ from placet.cli.output import Output
 @as_option
 @json_option
 @click.pass_obj
-def verify(output: Output, /, plan: str, agent: str | None, as_json: bool, **options: Any) -> int:
+@collected
+def verify(output: Output, plan: str, options: RunOptions, agent: str | None, as_json: bool) -> int:
     """Say what `placet run` would refuse, reject or skip with the same options. No tool is called.
 
     PLAN is a JSON file; '-' reads standard input.
@@ -25,13 +36,13 @@ def verify(output: Output, /, plan: str, agent: str | None, as_json: bool, **opt
     Exit codes: 0 valid, 2 bad input, 3 invalid.
     """
     output.claim()
-    from placet.app.app import Asking, open_app
+    from placet.app.app import open_app
     from placet.app.files import load_plan
     from placet.cli.trust import terminal_question
     from placet.runtime.scope import Scope
 
     proposal = load_plan(plan)
-    with open_app(**options, confirm=terminal_question(output), asking=Asking(only_on_paper=True)) as app:
+    with open_app(options, confirm=terminal_question(output), on_paper=True) as app:
         report = app.runtime.verify(proposal, scope=Scope(caller_id=agent) if agent is not None else None)
         known = app.runtime.tools
     if not app.sources:
@@ -47,7 +58,7 @@ def verify(output: Output, /, plan: str, agent: str | None, as_json: bool, **opt
             tool = known.get(name)
             return tool is not None and tool.schema.risk == "read_only"
 
-        levels = report.execution_levels if options["schedule"] == "levels" else ()
+        levels = report.execution_levels if options.schedule == "levels" else ()
         rows = in_a_row(proposal.actions, levels, is_read_only)
         title = "standard input" if plan == "-" else plan
         output.show(*report_lines(report, title=title, actions=len(proposal.actions), in_a_row=rows))

@@ -45,11 +45,13 @@ def ask_tool(
     seconds: float,
     here: AskPerson | None = None,
     asked: Callable[[Question, bool], None] | None = None,
+    closed: Callable[[Question], None] | None = None,
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Tool:
     """The tool, for one session. A question waits so many `seconds`; `asked` hears of each, and whether it
-    is new: one that was put before the process died is put to whoever watches now. `waiting` is entered for
-    as long as a person is waited for."""
+    is new: one that was put before the process died is put to whoever watches now. `closed` hears of each
+    that nobody waits for any more, with its answer if there is one. `waiting` is entered for as long as a
+    person is waited for."""
 
     @tool(
         name=TOOL,
@@ -75,18 +77,21 @@ def ask_tool(
         if put.answer is None and asked is not None:
             asked(put, put.asked_at == now)
         with waiting():
-            answer = await _answer(sessions, put, here)
-        if answer is None:
+            ended = await _ended(sessions, put, here)
+        if put.answer is None and closed is not None:
+            closed(ended)
+        if ended.answer is None:
             raise ToolError(_GO_ON.format(seconds=seconds), retry=False)
-        return answer
+        return ended.answer
 
     ask_user.confined_to = "nothing"
     return ask_user
 
 
-async def _answer(sessions: Sessions, put: Question, here: AskPerson | None) -> str | None:
+async def _ended(sessions: Sessions, put: Question, here: AskPerson | None) -> Question:
+    """The question with its answer; without one if nobody gave it in time."""
     if put.answer is not None:
-        return put.answer
+        return put
     asking = asyncio.ensure_future(here(put)) if here is not None else None
     try:
         while True:
@@ -97,10 +102,10 @@ async def _answer(sessions: Sessions, put: Question, here: AskPerson | None) -> 
                 asking = None
                 if said is not None and said.strip():
                     with suppress(UsageError):  # Somebody else was first, or it was too late.
-                        return (await asyncio.to_thread(sessions.answer, put.id, said, _HERE)).answer
+                        return await asyncio.to_thread(sessions.answer, put.id, said, _HERE)
             found = await asyncio.to_thread(sessions.question, put.id)
             if is_over or (found is not None and found.answer is not None):
-                return found.answer if found is not None else None
+                return found if found is not None else put
             left = min(_LOOKS_S, max(put.until - time.time(), 0.0) + _A_MOMENT_S)
             if asking is not None:
                 await asyncio.wait({asking}, timeout=left)

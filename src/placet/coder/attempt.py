@@ -33,16 +33,18 @@ from placet.coder.style import LOOKING
 from placet.errors import PlacetError
 from placet.inference.passage import reads_passages
 from placet.inference.usage import Usage
+from placet.inference.wrappers.temperature import AtTemperature
+from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.call_facts import Recovery
 from placet.ir.json_value import JsonValue
 from placet.ir.provenance import Labels, joined
+from placet.policy.budget import Budget
 from placet.policy.permission import CallByCall, Posture
 from placet.safe_text import clean
 from placet.sandbox.spot import TEMPORARY
 from placet.sandbox.workspace import Workspace
 from placet.turns import ending as turn_events
 from placet.turns.ending import Ending
-from placet.turns.on_budget import OnBudget
 from placet.turns.stopping import stopped_by
 from placet.turns.turning import Turning
 
@@ -141,6 +143,7 @@ class AttemptLoop:
             run_id=f"{work.session.id}.{attempt.number}.{number}",
             prompt=await self._prompt(folder, before, number, hint, latest.sealed if latest else ()),
             hint=hint.id if hint is not None else None,
+            hint_labels=hint.labels if hint is not None else (),
             failed=latest.failed if latest is not None else 0,
         )
         attempt.iterations.append(iteration)
@@ -247,15 +250,15 @@ class AttemptLoop:
             limits = msgspec.structs.replace(limits, answer_tokens=most)
         system, offered = system_words(style, work.contract), style.tools
         temperature = style.temperature(number, iteration.number)
-        model = OnBudget(work.model, work.run, temperature)
+        budget = Budget(parent=work.run.spending, name=iteration.run_id)
+        model: Wrapped = AtTemperature(work.model, temperature)
         if style.takes_angles:
-            model = Placing(work.model, work.run, temperature, self._shown)
+            model = Placing(model, self._shown)
         if self._closely is not None:
             system, offered = style.angle_rules, style.angle_tools
             model = Proposing(
-                work.model,
-                work.run,
-                temperature,
+                AtTemperature(work.model, temperature),
+                budget,
                 proposals=work.proposals,
                 chosen=self._closely.chosen,
                 words=self._closely.words,
@@ -268,6 +271,7 @@ class AttemptLoop:
         turning = Turning(
             runtime=runtime,
             model=model,
+            budget=budget,
             run_id=iteration.run_id,
             leader=LEADER,
             belongs_to={"session": work.session.id},
@@ -311,9 +315,9 @@ class AttemptLoop:
         be somebody else's."""
         earlier = [each for each in self._attempt.iterations if each.number < iteration.number]
         found = joined(*(each.labels for each in earlier), labels_of_output(self._results()))
-        return (
-            found if iteration.hint is None else joined(found, {"untrusted": (f"repair {iteration.hint}",)})
-        )
+        if iteration.hint is None:
+            return found
+        return joined(found, dict.fromkeys(iteration.hint_labels, (f"repair {iteration.hint}",)))
 
     async def _said(self, iteration: Iteration, change: Change | None) -> None:
         """Keep what is proposed before it is heard: it is not to be proposed to another candidate after a
@@ -348,6 +352,7 @@ class AttemptLoop:
                     seconds=work.ask_s,
                     here=work.ask_here,
                     asked=self._asked,
+                    closed=self._closed,
                     waiting=work.run.waiting,
                 )
             )
@@ -370,6 +375,11 @@ class AttemptLoop:
             }
             work.run.say("coding_question_asked", said)
         work.tell(events.Asked(attempt=number, question=question))
+
+    def _closed(self, question: Question) -> None:
+        by = clean(question.by, 200) if question.by is not None else None
+        said: dict[str, JsonValue] = {"attempt": self._attempt.number, "question": question.id, "by": by}
+        self._work.run.say("coding_question_closed", said)
 
     def _heard(self, event: turn_events.Event) -> None:
         number, tell = self._attempt.number, self._work.tell

@@ -45,13 +45,13 @@ async def stop_if_asked(work: Work) -> bool:
     return True
 
 
-async def abandon(work: Work, reason: str) -> None:
+async def abandon(work: Work, reason: str, *, by: str | None = None) -> None:
     """End it without a change."""
-    await work.move("abandoned", reason)
+    await work.move("abandoned", reason, by=by)
     await end(work)
 
 
-async def publish(work: Work) -> None:
+async def publish(work: Work, *, by: str | None = None) -> None:
     """Give the person the green change as one commit on a branch of its own, and end it."""
     session = work.session
     await work.workshop.open()
@@ -63,7 +63,7 @@ async def publish(work: Work) -> None:
         await work.save()
     await work.workshop.publish(session.commit, session.branch)
     work.run.say("coding_published", {"branch": session.branch, "commit": session.commit})
-    await work.move("merged")
+    await work.move("merged", by=by)
     await end(work)
 
 

@@ -39,7 +39,7 @@ from placet.turns.stopping import linked
 if TYPE_CHECKING:
     from placet.coder.asking import AskPerson
     from placet.coder.events import Watch
-    from placet.coder.repairs import RepairMemory
+    from placet.coder.repairs import Repairs
     from placet.coder.store import Sessions
     from placet.coder.work import Work
     from placet.runtime.open_run import OpenRun
@@ -61,7 +61,7 @@ class Coder:
         *,
         home: str | os.PathLike[str] | None = None,
         sessions: Sessions | None = None,
-        repairs: RepairMemory | None = None,
+        repairs: Repairs | None = None,
         isolation: Isolation | None = None,
         limits: CodeLimits | None = None,
         style: str | None = None,
@@ -79,7 +79,7 @@ class Coder:
             repository: A folder of the git repository.
             home: Folder for private copies. `None`: `code` in the user's state folder.
             sessions: Store of sessions, such as `SqlSessions`. `None`: in memory.
-            repairs: Store of approaches that helped before, such as `SqlRepairs`. `None`: in memory.
+            repairs: Store of approaches that helped before, such as `Repairs(database)`. `None`: in memory.
             isolation: Protections for commands and checks. `None`: `Isolation("process")`.
             limits: Limits of each session.
             style: `"large"` or `"small"`, for large and small models. `None`: what suits the model.
@@ -90,7 +90,7 @@ class Coder:
         Raises:
             UsageError: an argument is not a runtime, a model or a style.
         """
-        from placet.coder.repairs import MemoryRepairs
+        from placet.coder.repairs import Repairs
         from placet.coder.style import style_for
         from placet.sandbox.confinement import Isolation, isolation_of
         from placet.storage.location import state_folder, user_folder
@@ -109,7 +109,7 @@ class Coder:
         self._folder = Path(repository)
         self._home = Path(home) if home is not None else state_folder(os.environ) / "code"
         self._sessions: Sessions = sessions if sessions is not None else MemorySessions()
-        self._repairs: RepairMemory = repairs if repairs is not None else MemoryRepairs()
+        self._repairs: Repairs = repairs if repairs is not None else Repairs()
         self._isolation = isolation_of(isolation) or Isolation("process", folder=user_folder(os.environ))
         names = [*(getattr(self.model, "names", None) or ()), str(getattr(self.model, "name", ""))]
         self._style = style_for(names, style)
@@ -264,11 +264,16 @@ class Coder:
 
     # What a person decides
 
-    async def approve(self, session_id: str, *, watch: Watch | None = None, keep: bool = False) -> Session:
+    async def approve(
+        self, session_id: str, *, watch: Watch | None = None, keep: bool = False, by: str | None = None
+    ) -> Session:
         """Confirm a drafted contract, which `resume` then works on; or publish a passing change as one commit
         on the branch `placet/ID`.
 
         Takes the arguments of `resume`.
+
+        Args:
+            by: Who approves; recorded in the log.
 
         Raises:
             UsageError: there is nothing to approve.
@@ -280,30 +285,33 @@ class Coder:
             await closing.stop_if_asked(work)
             match work.session.state:
                 case "contract_proposed":
-                    await work.move("contract_confirmed")
+                    await work.move("contract_confirmed", by=by)
                     await work.run.end("canceled", "the contract is confirmed; the work can begin")
                 case "needs_approval":
-                    await closing.publish(work)
+                    await closing.publish(work, by=by)
                 case _:
                     _check_waits(work.session, "approve")
             return work.session
 
-    async def deny(self, session_id: str, reason: str = "", *, watch: Watch | None = None) -> Session:
+    async def deny(
+        self, session_id: str, reason: str = "", *, watch: Watch | None = None, by: str | None = None
+    ) -> Session:
         """Reject a drafted contract or a change; nothing is published. Raises the errors of `approve`.
 
         Takes the arguments of `resume`.
 
         Args:
             reason: Why; recorded in the session.
+            by: Who denies it; recorded in the log.
         """
         session = self._sessions.find(session_id)
         _check_waits(session, "deny")
         async with self._held(session, None, watch, ends=True) as work:
             _check_waits(work.session, "deny")
-            await closing.abandon(work, _because("denied", reason))
+            await closing.abandon(work, _because("denied", reason), by=by)
             return work.session
 
-    async def cancel(self, session_id: str, reason: str = "") -> Session:
+    async def cancel(self, session_id: str, reason: str = "", *, by: str | None = None) -> Session:
         """End a session permanently, even one that another process is working on.
 
         Takes the arguments of `deny`.
@@ -323,7 +331,7 @@ class Coder:
         try:
             async with self._held(session, None, None, ends=True) as work:
                 if work.session.is_open:
-                    await closing.abandon(work, why)
+                    await closing.abandon(work, why, by=by)
                 return work.session
         except RunHeld:
             return self._sessions.find(session.id)  # Whoever is at work will notice.

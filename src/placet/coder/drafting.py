@@ -12,19 +12,25 @@ from placet.coder.prompt import DRAFTING, task_parts
 from placet.coder.session import FAILURES, INTENT, LEADER
 from placet.coder.style import LOOKING
 from placet.errors import UsageError
+from placet.inference.wrappers.temperature import AtTemperature
 from placet.policy.permission import CallByCall, Posture
 from placet.sandbox.workspace import Workspace
 from placet.turns.ending import Ending
 from placet.turns.limits import TurnLimits
-from placet.turns.on_budget import OnBudget
 from placet.turns.output import OutputType
 from placet.turns.turning import Turning
 
 if TYPE_CHECKING:
+    from placet.coder.session import Session
     from placet.coder.work import Work
     from placet.tools.context import Cancel
 
 _LIMITS = TurnLimits(turns=12, answer_tokens=1_000)
+
+
+def drafting_run(session: Session) -> str:
+    """Id of the run in which the contract of a session is drafted."""
+    return f"{session.id}.contract"
 
 
 async def draft(work: Work, cancel: Cancel) -> Contract | Ending:
@@ -39,8 +45,9 @@ async def draft(work: Work, cancel: Cancel) -> Contract | Ending:
         tools = basic_tools(workspace, isolation=work.isolation, only=LOOKING)
         turning = Turning(
             runtime=work.runtime.beside(tools, folder=str(folder), isolation=work.isolation),
-            model=OnBudget(work.model, work.run, 0.0),
-            run_id=f"{session.id}.contract",
+            model=AtTemperature(work.model, 0.0),
+            budget=work.run.spending,
+            run_id=drafting_run(session),
             leader=LEADER,
             belongs_to={"session": session.id},
             system=DRAFTING,

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING
 from placet.checks.environment_fault import find_fault, format_fault
 from placet.coder import closing
 from placet.coder.attempt import AttemptLoop
-from placet.coder.drafting import draft
+from placet.coder.drafting import draft, drafting_run
 from placet.coder.events import BaselineStarted
 from placet.coder.session import Attempt
 from placet.errors import EnvironmentBroken
+from placet.inference.usage import Usage
 from placet.ir.stop_cause import StopCause
+from placet.policy.budget import Budget
 from placet.safe_text import clean
 from placet.turns.ending import Ending
-from placet.turns.limits import used_up_words
 from placet.turns.stopping import heeding, linked, stopped_by, when_late
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ class SessionLeader:
         work, session = self._work, self._work.session
         session.begun_on = work.workshop.repository.head
         session.base = await work.workshop.begin(session.includes_changes)
-        theirs = await work.workshop.changed(session.begun_on, session.base)
+        changes = session.includes_changes
+        theirs = await work.workshop.changed(session.begun_on, session.base) if changes else []
         # A name may be no valid text, and then could not be kept.
         session.included = [clean(each.path, _MOST_PATH) for each in theirs]
         await work.save()
@@ -211,13 +213,18 @@ class SessionLeader:
     def _count_what_was_used(self) -> None:
         """Let the budget know what was used before the session was taken up."""
         run, session = self._work.run, self._work.session
+
+        def count(name: str, usage: Usage | None, cost: float | None) -> None:
+            # By the name of its run: if that is gone through again, it counts no second time.
+            Budget(parent=run.spending, name=name).charge(usage, cost)
+
         if session.drafting is not None:
-            run.spend(session.drafting.total, session.drafting_usd)
+            count(drafting_run(session), session.drafting, session.drafting_usd)
         for each in [each for attempt in session.attempts for each in attempt.iterations]:
             if each.has_turned and each.has_answers:
-                run.spend(each.usage.total if each.usage is not None else None, each.cost_usd)
+                count(each.run_id, each.usage, each.cost_usd)
             if each.spare is not None:
-                run.spend(each.spare.total, 0.0)
+                count(f"{each.run_id}.spare", each.spare, 0.0)
 
     # Stopping
 
@@ -227,7 +234,7 @@ class SessionLeader:
         if await closing.stop_if_asked(work):
             return
         if cancel.cause is StopCause.DEADLINE and work.run.budget is not None:
-            await work.move("failed", used_up_words("max_duration_ms", work.run.budget))
+            await work.move("failed", work.run.budget.time_words())
             await closing.end(work)
             return
         session.reason = cancel.reason or ("it was stopped" if cancel.requested else "it waits for a person")
@@ -243,6 +250,6 @@ class SessionLeader:
         run, cancel = self._work.run, self._cancel
         async with heeding(run.stop_requested, cancel):
             with when_late(
-                run, lambda: cancel.cancel("the time is over", hard=True, cause=StopCause.DEADLINE)
+                run.spending, lambda: cancel.cancel("the time is over", hard=True, cause=StopCause.DEADLINE)
             ):
                 yield

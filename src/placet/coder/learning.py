@@ -1,4 +1,4 @@
-"""What is remembered of an iteration: what turned a failure green, and which hint did not help.
+"""Learn from an iteration: store what turned a failure green, count which hint did not help.
 
 Keep true:
 1. What helped is kept under the failure that it helped against, and the one that the session began with.
@@ -16,13 +16,14 @@ from placet.checks.signature import signature_of
 from placet.coder.leads import change_words
 from placet.coder.repairs import approach_words
 from placet.coder.session import Iteration
+from placet.ir.provenance import recorded
 
 if TYPE_CHECKING:
-    from placet.coder.repairs import RepairMemory
+    from placet.coder.repairs import Repairs
 
 
 def learn(
-    repairs: RepairMemory,
+    repairs: Repairs,
     repository: str,
     iteration: Iteration,
     *,
@@ -45,7 +46,14 @@ def learn(
         found = {signature_of(each).key: signature_of(each) for each in (was, begun) if each is not None}
         said = change_words(diff) or (iteration.summary if iteration.status == "success" else "")
         for signature in found.values():
-            repairs.learned(repository, signature, approach_words(signature, said), hint=hint)
+            repairs.learned(
+                repository,
+                signature,
+                approach_words(signature, said),
+                hint=hint,
+                labels=recorded(iteration.labels),
+                source=f"run:{iteration.run_id}",
+            )
             hint = None  # It helped once.
     elif hint is not None:
         is_tried = iteration.tried is not None and iteration.tried.is_remembered

@@ -150,7 +150,7 @@ class Program:
             read = read_python(path, text)
             read.is_plain = read.is_plain and decoded is not None
             return read
-        return PythonFile(path, text.replace("\r\n", "\n").split("\n"), is_python=False)
+        return PythonFile(path, text.replace("\r\n", "\n").split("\n"))
 
     def module(self, dotted: str, importer: str, level: int = 0) -> str | None:
         """The file of a module, as the file `importer` would import it."""

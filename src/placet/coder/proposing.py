@@ -31,14 +31,15 @@ from placet.inference.messages import System, ToolCall, User
 from placet.inference.model import Piece, Request, Result, final_result
 from placet.inference.passage import Doubt, doubts_in, reads_passages
 from placet.inference.usage import Usage
+from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.json_value import JsonValue
-from placet.turns.on_budget import OnBudget
+from placet.turns.spending import check_budget
 
 if TYPE_CHECKING:
     from placet.coder.context import Chosen
     from placet.coder.python_source import Function
     from placet.inference.model import Model
-    from placet.runtime.open_run import OpenRun
+    from placet.policy.budget import Budget
 
 TOOL = "replace_lines"
 NO_IDEA = "Nothing new comes to mind here."
@@ -164,12 +165,12 @@ class Took(NamedTuple):
         )
 
 
-class Placing(OnBudget):
+class Placing(Wrapped):
     """A model that is shown functions and writes one of them anew: it goes where that one is, whatever path
     the model makes up. Its answer comes at once: nobody wants to see half a line."""
 
-    def __init__(self, model: Model, run: OpenRun, temperature: float, functions: Sequence[Function]) -> None:
-        super().__init__(model, run, temperature)
+    def __init__(self, model: Model, functions: Sequence[Function]) -> None:
+        super().__init__(model)
         self._paths: dict[str, list[str]] = {}
         for each in functions:
             for name in {each.name, each.name.rpartition(".")[2]}:
@@ -187,14 +188,13 @@ class Placing(OnBudget):
         return msgspec.structs.replace(call, arguments={**call.arguments, "path": found.pop()})
 
 
-class Proposing(OnBudget):
+class Proposing(Wrapped):
     """A model whose answer is one change to try, at once: a call of replace_lines."""
 
     def __init__(
         self,
         model: Model,
-        run: OpenRun,
-        temperature: float,
+        budget: Budget,
         *,
         proposals: Proposals,
         chosen: Chosen,
@@ -205,11 +205,13 @@ class Proposing(OnBudget):
         said: Callable[[Change | None], Awaitable[None]],
         note: Callable[[str], None],
     ) -> None:
-        """`words` are what is asked about a place, under the rules; `lead` is what helped against this very
+        """Each question counts for the budget at once, before the answer that it is part of. `words` are
+        what is asked about a place, under the rules; `lead` is what helped against this very
         failure before; `first` had been proposed before the process died, and may not have been heard.
         `said` is told of a change, or that nothing is left, before anybody else is; `note` of what takes its
         time."""
-        super().__init__(model, run, temperature)
+        super().__init__(model)
+        self._budget = budget
         self._proposals = proposals
         self._chosen = chosen
         self._words = words
@@ -279,7 +281,9 @@ class Proposing(OnBudget):
     async def _answer(self, **asked: Any) -> Result:
         assert self._request is not None
         request = msgspec.structs.replace(self._request, tools=(), tool_choice="auto", **asked)
+        check_budget(self._budget)
         result = await final_result(super().stream(request))
+        self._budget.prepay(result.usage, result.cost)
         self.spare = self.spare.with_answer(result.usage, result.cost)
         return result
 

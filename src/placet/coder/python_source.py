@@ -153,8 +153,6 @@ class PythonFile:
 
     path: str
     lines: list[str]
-    is_python: bool = True
-    """Whether it could be parsed."""
     is_plain: bool = True
     """Whether it is text whose lines whoever changes it counts in the same way."""
     definitions: list[Definition] = field(default_factory=list)
@@ -220,7 +218,6 @@ def read_python(path: str, text: str) -> PythonFile:
     read = PythonFile(path, plain.split("\n"), is_plain="\r" not in text.replace("\r\n", ""))
     tree = _parse(plain)
     if tree is None:
-        read.is_python = False
         return read
     read.definitions = sorted(_definitions(path, tree), key=lambda each: (each.first, -each.last))
     for each in read.definitions:

@@ -20,6 +20,7 @@ from placet.inference.model import Intent
 from placet.inference.usage import Usage
 from placet.ir.provenance import Labels
 from placet.ir.to_dict import ToDict
+from placet.ir.tool_spec import Mark
 from placet.truncation import truncate_repr
 from placet.turns.limits import TurnLimits
 
@@ -145,6 +146,8 @@ class Iteration(ToDict, msgspec.Struct, kw_only=True):
     """The labels on what the model wrote, each with its path; `None` while that is not known."""
     hint: str | None = None
     """Id of the repair that was shown to the model."""
+    hint_labels: tuple[Mark, ...] = ("untrusted",)
+    """The labels on that repair."""
     status: str = ""
     """How the turns ended, as in `Ending`; empty while they run."""
     summary: str = ""

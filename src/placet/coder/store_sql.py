@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
-
-import msgspec
 
 from placet.coder.session import OPEN, Question, Session, State
 from placet.coder.store import answered, only_one
-from placet.errors import StorageDamaged, UsageError
 from placet.storage.database import Database
+from placet.storage.documents import Documents, document
 from placet.storage.folders import in_folder
 from placet.storage.migrate import ByDialect, Migrations, migrate
 from placet.storage.transaction import Transaction, Value, searchable
@@ -52,16 +49,10 @@ MIGRATIONS = Migrations(
 _TABLES = {1: "(SELECT old.*, NULL AS repository FROM coding_sessions AS old) AS coding_sessions"}
 """Older tables, as if they were those of today."""
 
-T = TypeVar("T")
-
-_encode = msgspec.json.Encoder().encode
-_session = msgspec.json.Decoder(Session).decode
-_question = msgspec.json.Decoder(Question).decode
-
 
 def has_sessions(database: Database) -> bool:
     """Whether anybody has coded there. Whoever only reads cannot make the tables to find out."""
-    return database.read(lambda t: t.has_table("coding_sessions"))
+    return database.has_table("coding_sessions")
 
 
 def _where(state: State | None) -> tuple[str, list[Value]]:
@@ -84,6 +75,8 @@ class SqlSessions:
         self._database = database
         self._clock = clock
         self._table = _TABLES.get(migrate(database, MIGRATIONS), "coding_sessions")
+        self._sessions = Documents(database, "coding_sessions", Session, "a coding session")
+        self._questions = Documents(database, "coding_questions", Question, "a coding question")
 
     def put(self, session: Session) -> None:
         """Keep it as it is now."""
@@ -91,37 +84,22 @@ class SqlSessions:
             searchable(session.id),
             session.state,
             session.created_at,
-            _encode(session).decode(),
+            document(session),
             searchable(session.repository),
         )
-        self._database.write(
-            lambda t: t.execute(
-                "INSERT INTO coding_sessions (id, state, created, data, repository) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (id) DO UPDATE SET state = excluded.state, data = excluded.data",
-                row,
-            )
-        ).result()
+        self._database.execute(
+            "INSERT INTO coding_sessions (id, state, created, data, repository) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (id) DO UPDATE SET state = excluded.state, data = excluded.data",
+            row,
+        )
 
     def get(self, session: str) -> Session | None:
         """The session with that id."""
-        rows = self._database.read(
-            lambda t: t.execute("SELECT id, data FROM coding_sessions WHERE id = ?", (searchable(session),))
-        )
-        return self._session(rows[0]) if rows else None
+        return self._sessions.get(session)
 
     def find(self, prefix: str) -> Session:
         """The session whose id is, or begins with, `prefix`."""
-        exact = self.get(prefix)
-        if exact is not None:
-            return exact
-        rows = self._database.read(
-            lambda t: t.execute(
-                "SELECT id, data FROM coding_sessions WHERE substr(id, 1, ?) = ?"
-                " ORDER BY created DESC, id LIMIT 6",
-                (len(prefix), searchable(prefix)),
-            )
-        )
-        return only_one([self._session(row) for row in rows] if prefix else [], prefix)
+        return only_one(self._sessions.named(prefix, "created"), prefix)
 
     def listed(
         self, *, state: State | None = None, folder: str | None = None, limit: int = 50
@@ -129,14 +107,11 @@ class SqlSessions:
         """The newest, newest first; with a `folder` those of repositories in it or below."""
         where, values = _where(state)
         here, place = in_folder("repository", folder, with_unknown=True)
-        rows = self._database.read(
-            lambda t: t.execute(
-                f"SELECT id, data FROM {self._table} WHERE {where} AND {here}"
-                f" ORDER BY created DESC, id DESC LIMIT {limit:d}",
-                [*values, *place],
-            )
+        return self._sessions.select(
+            f"WHERE {where} AND {here} ORDER BY created DESC, id DESC LIMIT {limit:d}",
+            [*values, *place],
+            source=self._table,
         )
-        return [self._session(row) for row in rows]
 
     def elsewhere(self, folder: str, *, state: State | None = None) -> int:
         """Return the number of sessions of repositories outside a folder.
@@ -147,10 +122,8 @@ class SqlSessions:
         """
         where, values = _where(state)
         here, place = in_folder("repository", folder, with_unknown=True)
-        rows = self._database.read(
-            lambda t: t.execute(
-                f"SELECT count(*) FROM {self._table} WHERE {where} AND NOT {here}", [*values, *place]
-            )
+        rows = self._database.select(
+            f"SELECT count(*) FROM {self._table} WHERE {where} AND NOT {here}", [*values, *place]
         )
         return int(rows[0][0])
 
@@ -161,14 +134,10 @@ class SqlSessions:
             moment: Seconds since the epoch.
         """
         marks = ", ".join("?" * len(OPEN))
-        rows = self._database.read(
-            lambda t: t.execute(
-                f"SELECT id, data FROM coding_sessions WHERE state NOT IN ({marks}) AND created < ?"
-                " ORDER BY created, id",
-                (*OPEN, moment),
-            )
+        ended = self._sessions.select(
+            f"WHERE state NOT IN ({marks}) AND created < ? ORDER BY created, id", (*OPEN, moment)
         )
-        return [each for row in rows if (each := self._session(row)).changed_at < moment]
+        return [each for each in ended if each.changed_at < moment]
 
     def drop(self, session: str) -> None:
         """Delete a session with its questions.
@@ -196,10 +165,10 @@ class SqlSessions:
                     searchable(question.session),
                     question.asked_at,
                     question.until,
-                    _encode(question).decode(),
+                    document(question),
                 ),
             )
-            found = self._question(t, question.id)
+            found = self._questions.get(question.id, t)
             assert found is not None
             return found
 
@@ -207,17 +176,13 @@ class SqlSessions:
 
     def question(self, question: str) -> Question | None:
         """The question with that id."""
-        return self._database.read(lambda t: self._question(t, question))
+        return self._questions.get(question)
 
     def questions(self, session: str | None = None) -> list[Question]:
         """Those that wait for an answer, oldest first."""
-        rows = self._database.read(
-            lambda t: t.execute(
-                "SELECT id, data FROM coding_questions WHERE is_open = 1 AND until >= ? ORDER BY asked, id",
-                (self._clock(),),
-            )
+        found = self._questions.select(
+            "WHERE is_open = 1 AND until >= ? ORDER BY asked, id", (self._clock(),)
         )
-        found = [self._read(_question, "question", row) for row in rows]
         return [each for each in found if session is None or each.session == session]
 
     def answer(self, question: str, text: str, by: str) -> Question:
@@ -226,28 +191,11 @@ class SqlSessions:
         def work(t: Transaction) -> Question:
             # The row is locked by changing it: on Postgres a read would let two in.
             t.execute("UPDATE coding_questions SET is_open = is_open WHERE id = ?", (searchable(question),))
-            done = answered(self._question(t, question), question, text, by, self._clock())
+            done = answered(self._questions.get(question, t), question, text, by, self._clock())
             t.execute(
                 "UPDATE coding_questions SET is_open = 0, data = ? WHERE id = ?",
-                (_encode(done).decode(), searchable(question)),
+                (document(done), searchable(question)),
             )
             return done
 
         return self._database.write(work).result()
-
-    def _question(self, t: Transaction, question: str) -> Question | None:
-        rows = t.execute("SELECT id, data FROM coding_questions WHERE id = ?", (searchable(question),))
-        return self._read(_question, "question", rows[0]) if rows else None
-
-    def _session(self, row: tuple[str, str]) -> Session:
-        return self._read(_session, "session", row)
-
-    def _read(self, decode: Callable[[str], T], what: str, row: tuple[str, str]) -> T:
-        try:
-            return decode(row[1])
-        except (msgspec.DecodeError, UsageError, RecursionError) as error:
-            raise StorageDamaged(
-                self._database.name,
-                f"holds a coding {what} '{row[0]}' that cannot be read ({error})",
-                "Restore a copy.",
-            ) from None

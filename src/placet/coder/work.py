@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from placet.checks.sealing import Seal
     from placet.coder.asking import AskPerson
     from placet.coder.events import Watch
-    from placet.coder.repairs import RepairMemory
+    from placet.coder.repairs import Repairs
     from placet.coder.store import Sessions
     from placet.coder.style import Style
     from placet.errors import EnvironmentBroken
@@ -56,7 +56,7 @@ class Work:
         runtime: Runtime,
         model: Model,
         sessions: Sessions,
-        repairs: RepairMemory,
+        repairs: Repairs,
         isolation: Isolation,
         style: Style,
         ask_s: float | None = None,
@@ -122,11 +122,12 @@ class Work:
         with self._saving:
             self.sessions.put(self.session)
 
-    async def move(self, state: State, reason: str = "") -> None:
-        """Change the state, keep it, and tell."""
+    async def move(self, state: State, reason: str = "", *, by: str | None = None) -> None:
+        """Change the state, keep it, and tell; `by` is the person who did it."""
         self.session.moved(state, reason)
         await self.save()
-        self.run.say("coding_state_changed", {"state": state, "reason": clean(reason, _LOGGED)})
+        said = {"state": state, "reason": clean(reason, _LOGGED)}
+        self.run.say("coding_state_changed", said if by is None else said | {"by": clean(by, 200)})
         self.tell(StateChanged(session=self.session.id, state=state, reason=reason))
 
     def say_started(self) -> None:

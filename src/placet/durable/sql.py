@@ -100,6 +100,10 @@ MIGRATIONS = Migrations(
         ],
         ["ALTER TABLE runs ADD COLUMN nonzero BIGINT NOT NULL DEFAULT 0"],
         ["ALTER TABLE runs ADD COLUMN stop TEXT"],
+        [
+            "CREATE INDEX runs_by_status ON runs (status, begun, run_id)",
+            "CREATE INDEX runs_by_tenant ON runs (tenant, begun, run_id) WHERE tenant IS NOT NULL",
+        ],
     ],
     readable_from=1,
 )
@@ -531,7 +535,7 @@ class SqlJournal:
         """
         marks = ", ".join("?" * len(RESUMABLE))
         work = f"DELETE FROM runs WHERE status NOT IN ({marks}) AND ended < ? RETURNING run_id"
-        rows = self.database.write(lambda t: t.execute(work, [*RESUMABLE, before])).result()
+        rows = self.database.execute(work, [*RESUMABLE, before])
         return [row[0] for row in rows]
 
     def find(self, run_id: str) -> RunSummary:
@@ -574,16 +578,14 @@ class SqlJournal:
         Raises:
             UnknownRun: there is none.
         """
-        rows = self.database.read(lambda t: t.execute("SELECT record FROM runs WHERE run_id = ?", (run_id,)))
+        rows = self.database.select("SELECT record FROM runs WHERE run_id = ?", (run_id,))
         if not rows:
             raise self._unknown(run_id)
         return self._read(_decode_record, rows[0][0])
 
     def shown(self, run_id: str) -> ProposalResult | None:
         """How a run ended, if it has, without the secrets that its process knew."""
-        rows = self.database.read(
-            lambda t: t.execute("SELECT coalesce(shown, result) FROM runs WHERE run_id = ?", (run_id,))
-        )
+        rows = self.database.select("SELECT coalesce(shown, result) FROM runs WHERE run_id = ?", (run_id,))
         return self._read(_decode_result, rows[0][0]) if rows and rows[0][0] is not None else None
 
     def _unknown(self, run_id: str) -> UnknownRun:
@@ -593,9 +595,7 @@ class SqlJournal:
 
     def notes(self, run_id: str) -> Sequence[Note]:
         """What a run that has not ended noted so far. Private: not for showing as it is."""
-        rows = self.database.read(
-            lambda t: t.execute("SELECT note FROM journal WHERE run_id = ? ORDER BY number", (run_id,))
-        )
+        rows = self.database.select("SELECT note FROM journal WHERE run_id = ? ORDER BY number", (run_id,))
         return [self._read(_decode_note, note) for (note,) in rows]
 
     def close(self) -> None:

@@ -214,7 +214,7 @@ def _name(by: By, event: Event, places: Mapping[str, RunPlace]) -> str | None:
             place = places.get(event.run_id or "")
             return place.folder if place is not None else None
         case "run":
-            return _top(event.run_id, places)
+            return top_of(event.run_id, places)
 
 
 @lru_cache(maxsize=1000)
@@ -226,7 +226,7 @@ def _day(number: float) -> str | None:
         return None
 
 
-def _top(run_id: str | None, places: Mapping[str, RunPlace]) -> str | None:
+def top_of(run_id: str | None, places: Mapping[str, RunPlace]) -> str | None:
     """The run that a run belongs to in the end."""
     passed: set[str] = set()
     while run_id is not None and run_id not in passed:

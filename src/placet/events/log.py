@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from placet.events.event import Event
-from placet.events.sink import EventSink, Outlet, Round
+from placet.events.sink import EventSink, Outlet, Round, Tracer
 from placet.events.span import Span, spans_of
 from placet.events.totals import COUNTED, cost_by_agent
 from placet.ir.json_value import JsonValue
@@ -67,6 +67,9 @@ class EventLog:
             self.redactor = redactor
         self._ring: deque[Event] = deque(maxlen=keep)
         self._sinks: list[Outlet] = [Outlet(sink) for sink in sinks]
+        self.tracer: Tracer | None = None
+        """The sink that exports traces, if there is one."""
+        self._find_tracer()
         self._leaving: list[Outlet] = []
         """Of sinks that were removed while batches were on their way to them."""
         self._lost_elsewhere = 0
@@ -157,6 +160,11 @@ class EventLog:
             sink: The sink.
         """
         self._sinks.append(Outlet(sink))
+        self._find_tracer()
+
+    def _find_tracer(self) -> None:
+        # Looked for here and not when a run begins: that happens far more often.
+        self.tracer = next((each.sink for each in self._sinks if isinstance(each.sink, Tracer)), None)
 
     def remove_sink(self, sink: EventSink) -> None:
         """Stop writing to a sink, after it has received every event so far.
@@ -172,6 +180,7 @@ class EventLog:
         if outlet is None:
             raise ValueError(f"no such sink: {type(sink).__name__}")
         self._sinks.remove(outlet)
+        self._find_tracer()
         self._leaving.append(outlet)
 
     def _plan_flush(self) -> None:
@@ -285,10 +294,11 @@ class EventLog:
         since: float | None = None,
         until: float | None = None,
         after: int | None = None,
+        before: int | None = None,
         limit: int | None = None,
         newest: bool = False,
     ) -> list[Event]:
-        """Return events in memory that match all conditions. As `EventStore.query`; `after` is a `seq`."""
+        """Return events in memory that match all conditions, as `EventStore.query` does."""
         kinds = None if kind is None else {kind} if isinstance(kind, str) else set(kind)
         found = (
             e
@@ -303,6 +313,7 @@ class EventLog:
             and (since is None or e.time >= since)
             and (until is None or e.time <= until)
             and (after is None or e.seq > after)
+            and (before is None or e.seq < before)
         )
         return list(self._shown(found if limit is None else islice(found, max(limit, 0))))
 

@@ -94,6 +94,8 @@ class Filter(NamedTuple):
     span: str
     """The part of it that is about time."""
     span_values: tuple[float, ...]
+    is_of_trace: bool = False
+    """Whether a trace is wanted, of whatever run."""
 
     @classmethod
     def of(
@@ -136,7 +138,8 @@ class Filter(NamedTuple):
         # Added to, so that pages are not sorted by way of the index on time.
         conditions += [condition.replace("time", "time + 0") for condition in span]
         times = tuple(float(at) for at in (since, until) if at is not None)
-        return cls(" AND ".join(conditions), (*values, *times), " AND ".join(span), times)
+        is_of_trace = trace is not None and run is None
+        return cls(" AND ".join(conditions), (*values, *times), " AND ".join(span), times, is_of_trace)
 
     def bounds(self, t: Transaction) -> tuple[int, int]:
         """The first and last position to look at. Fixed beforehand, so that what is found is what there was
@@ -148,8 +151,11 @@ class Filter(NamedTuple):
     def page(self, low: int, high: int, size: int, newest: bool, t: Transaction) -> Rows:
         """Some rows between two positions, both included."""
         conditions = f" AND {self.conditions}" if self.conditions else ""
+        # Added to, so that Postgres goes by the index on the trace: a prepared statement takes any two
+        # positions for close together. SQLite has no such index.
+        position = "position + 0" if self.is_of_trace and t.dialect == "postgres" else "position"
         return t.execute(
-            f"SELECT {_READ} FROM events WHERE position >= ? AND position <= ?{conditions}"
-            f" ORDER BY position{' DESC' if newest else ''} LIMIT {size}",
+            f"SELECT {_READ} FROM events WHERE {position} >= ? AND {position} <= ?{conditions}"
+            f" ORDER BY {position}{' DESC' if newest else ''} LIMIT {size}",
             (low, high, *self.values),
         )

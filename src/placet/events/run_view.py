@@ -59,7 +59,7 @@ class Gate(msgspec.Struct, frozen=True):
     """The rule with its reason, the tier, or the person with theirs."""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class ProgressView(msgspec.Struct, frozen=True):
     """How far a tool has come."""
 
     message: str = ""
@@ -67,8 +67,8 @@ class Progress(msgspec.Struct, frozen=True):
     total: float | None = None
 
 
-class ActionView(msgspec.Struct, kw_only=True):
-    """How an action stands."""
+class ActionView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How an action stands. There may be thousands: a field at its default is left out."""
 
     key: str
     """`PROPOSAL/ACTION`: ids of actions are unique in their proposal."""
@@ -97,7 +97,7 @@ class ActionView(msgspec.Struct, kw_only=True):
     tier: str | None = None
     gates: list[Gate] = []
     approval: str | None = None
-    progress: Progress | None = None
+    progress: ProgressView | None = None
     isolation: str | None = None
     """What held for its command."""
     changes: list[str] = []
@@ -147,6 +147,9 @@ class TurnView(msgspec.Struct, kw_only=True):
     at: float
     text: str = ""
     calls: list[str] = []
+    """The tools that it asked for, in order."""
+    actions: list[str | None] = []
+    """Keys of the actions that these calls became, in the same order; null as long as a call became none."""
     model: str | None = None
     stop: str | None = None
     latency_ms: float | None = None
@@ -156,7 +159,7 @@ class TurnView(msgspec.Struct, kw_only=True):
     error: str | None = None
 
 
-class Asked(msgspec.Struct, frozen=True):
+class UserMessage(msgspec.Struct, frozen=True):
     """Something that a person has said to the model."""
 
     text: str
@@ -197,6 +200,7 @@ class QuestionView(msgspec.Struct, frozen=True):
     id: str
     text: str
     at: float
+    answered_by: str | None = None
 
 
 class CodingView(msgspec.Struct, kw_only=True):
@@ -317,7 +321,7 @@ class RunView(ToDict, msgspec.Struct, kw_only=True):
     """By key."""
     approvals: dict[str, ApprovalView] = {}
     """By id."""
-    asked: list[Asked] = []
+    asked: list[UserMessage] = []
     turns: list[TurnView] = []
     checks: list[CheckView] = []
     coding: CodingView | None = None
@@ -350,7 +354,7 @@ class RunDelta(msgspec.Struct, kw_only=True, omit_defaults=True):
     """By position in the list."""
     actions: dict[str, ActionView] | msgspec.UnsetType = msgspec.UNSET
     approvals: dict[str, ApprovalView] | msgspec.UnsetType = msgspec.UNSET
-    asked: dict[int, Asked] | msgspec.UnsetType = msgspec.UNSET
+    asked: dict[int, UserMessage] | msgspec.UnsetType = msgspec.UNSET
     """By position in the list."""
     turns: dict[int, TurnView] | msgspec.UnsetType = msgspec.UNSET
     """By position in the list."""
@@ -378,6 +382,8 @@ class RunFold:
 
     def __init__(self, run_id: str) -> None:
         self.view = RunView(run_id=run_id)
+        self.has_plan = False
+        """Whether it was given a plan."""
         self._changed: set[str] = set()
         self._keys: dict[str, dict[str | int, None]] = {name: {} for name in _KEYED}
         """The items that changed, in the order in which they first did."""
@@ -385,6 +391,8 @@ class RunFold:
         """The cost so far, as the newest proposal told it."""
         self._proposals: dict[str, int] = {}
         """Positions of the proposals."""
+        self._called: dict[str, tuple[int, int]] = {}
+        """Of the id of each call of a model: the position of its turn, and its own position there."""
 
     @classmethod
     def of(cls, run_id: str, events: Iterable[Event]) -> RunFold:
@@ -394,8 +402,17 @@ class RunFold:
             fold.take(event)
         return fold
 
+    def copy(self) -> RunFold:
+        """The same fold, which goes on by itself; it has told nothing yet."""
+        made = RunFold(self.view.run_id)
+        made.view = msgspec.msgpack.decode(msgspec.msgpack.encode(self.view), type=RunView)
+        made._told, made._proposals = dict(self._told), dict(self._proposals)
+        made._called = dict(self._called)
+        return made
+
     def plan(self, proposal: Proposal) -> None:
         """Know the actions of a proposal that the log does not list because there are too many."""
+        self.has_plan = True
         view = self._proposal(proposal.id)
         view.source, view.count = view.source or proposal.source, len(proposal.actions)
         for action in proposal.actions:
@@ -418,6 +435,14 @@ class RunFold:
                 found[name] = getattr(self.view, name)
         self._changed = set()
         return RunDelta(**(found | {"run_id": self.view.run_id, "seq": self.view.seq}))
+
+    def whole(self) -> RunDelta:
+        """Everything, for somebody who has nothing or does not know since when."""
+        found: dict[str, Any] = {}
+        for name in RunView.__struct_fields__:
+            items = getattr(self.view, name)
+            found[name] = dict(enumerate(items)) if name in _KEYED and isinstance(items, list) else items
+        return RunDelta(**found)
 
     # Events
 
@@ -453,6 +478,7 @@ class RunFold:
                 | schema.CompensationSucceeded()
                 | schema.CompensationFailed()
                 | schema.PermissionDecision()
+                | schema.TurnCallRefused()
                 | schema.TurnCallEnded()
             ):
                 if event.action_id is not None:
@@ -516,7 +542,7 @@ class RunFold:
                 self._set(kind="turns", status="running", outcome=None, error=None, ended=None)
                 self._set(source=said.source, task=said.task or view.task, model=said.model)
             case schema.TurnAsked():
-                self._append("asked", Asked(said.text, event.time))
+                self._append("asked", UserMessage(said.text, event.time))
                 self._set(status="running", outcome=None, ended=None)
             case schema.TurnAnswered():
                 made = TurnView(
@@ -524,6 +550,7 @@ class RunFold:
                     at=event.time,
                     text=said.text,
                     calls=list(said.calls),
+                    actions=[None] * len(said.calls),
                     model=said.model,
                     stop=said.stop,
                     latency_ms=said.latency_ms,
@@ -531,6 +558,8 @@ class RunFold:
                     output_tokens=said.output_tokens,
                     cost=said.cost,
                 )
+                for number in range(len(said.calls)):
+                    self._called[f"t{said.turn}c{number + 1}"] = (len(view.turns), number)
                 self._append("turns", made)
                 self._spend(said)
             case schema.TurnFailed():
@@ -570,6 +599,11 @@ class RunFold:
                         each.red, each.why_no_further = list(said.red), said.why_no_further
             case schema.CodingQuestionAsked():
                 coding.questions.append(QuestionView(said.question, said.text, event.time))
+            case schema.CodingQuestionClosed():
+                coding.questions = [
+                    msgspec.structs.replace(each, answered_by=said.by) if each.id == said.question else each
+                    for each in coding.questions
+                ]
             case schema.CodingPublished():
                 coding.branch, coding.commit = said.branch, said.commit
             case _:
@@ -636,6 +670,10 @@ class RunFold:
     def _take_action(self, event: Event, id: str, said: schema.EventData) -> None:
         action = self._action(event.proposal_id or self.view.run_id, id)
         match said:
+            case schema.TurnCallRefused():
+                action.turn = said.turn
+                action.gates = [*action.gates, Gate("check", "deny", said.error)]
+                self._over(action, event, "rejected", said.error, said.tool)
             case schema.ActionValidated():
                 self._stand(action, "validated")
             case schema.ActionExecuting():
@@ -647,7 +685,7 @@ class RunFold:
             case schema.ActionRetrying():
                 action.attempt, action.error = said.attempt, said.error
             case schema.ActionProgress():
-                action.progress = Progress(said.message, said.done, said.total)
+                action.progress = ProgressView(said.message, said.done, said.total)
             case schema.CommandRan():
                 action.isolation, action.exit_code = said.isolation, said.exit_code
             case schema.ActionDeduplicated():
@@ -757,6 +795,16 @@ class RunFold:
 
     def _action(self, proposal: str, id: str) -> ActionView:
         key = f"{proposal}/{id}"
+        at = self._called.get(id)
+        if at is not None:
+            # The loop tells of a call under its own name, the plan of the call under that of the plan.
+            turn = self.view.turns[at[0]]
+            known = turn.actions[at[1]]
+            if known is None:
+                turn.actions[at[1]] = key
+                self._touch("turns", at[0])
+            elif proposal == self.view.run_id:
+                key = known
         found = self.view.actions.get(key)
         if found is None:
             found = self.view.actions[key] = ActionView(key=key, id=id, proposal=proposal)

@@ -73,6 +73,33 @@ class RunResumed(_Record, frozen=True, kw_only=True, tag="run_resumed"):
     completed: int = 0
     unknown: tuple[str, ...] = ()
     decided: Mapping[str, Json] = {}
+    decided_by: Mapping[str, str] = {}
+
+
+class RunEnded(_Record, frozen=True, kw_only=True, tag="run_ended"):
+    """The row of a run is written: it has ended, or waits."""
+
+    outcome: str
+
+
+class RunBegan(_Record, frozen=True, kw_only=True, tag="run_began"):
+    """Work on a run begins in a process; recorded where traces are exported."""
+
+    source: str = ""
+    led: bool = False
+    """Whether its plans come one after the other: from an agent, an assistant, a coding session, a loop."""
+    parent: str | None = None
+    """W3C `traceparent` of the caller."""
+    stretch: str = ""
+    """Tells apart the spans of a run that is resumed."""
+    sampled: bool = True
+
+
+class RunLeft(_Record, frozen=True, kw_only=True, tag="run_left"):
+    """Work on a run ends in a process; recorded where traces are exported."""
+
+    outcome: str | None = None
+    """The outcome, or `waiting`; `None` if the run was let go of before it had one."""
 
 
 class ActionValidated(_Record, frozen=True, kw_only=True, tag="action_validated"):
@@ -397,7 +424,7 @@ class SkillOffered(_Record, frozen=True, kw_only=True, tag="skill_offered"):
 
 
 class SkillOutcome(_Record, frozen=True, kw_only=True, tag="skill_outcome"):
-    """Somebody has said how a run went that skills fitted."""
+    """Somebody has said how a run went."""
 
     succeeded: bool = False
     by: str = ""
@@ -437,6 +464,10 @@ class TurnAsked(_Record, frozen=True, kw_only=True, tag="turn_asked"):
     """A person has said something to the model."""
 
     text: str = ""
+
+
+HARNESS = "harness"
+"""In the place of a model's name: the runtime itself asked, for a small model, before that was asked."""
 
 
 class TurnAnswered(_Record, frozen=True, kw_only=True, tag="turn_answered"):
@@ -559,6 +590,7 @@ class CodingStateChanged(_Record, frozen=True, kw_only=True, tag="coding_state_c
 
     state: str
     reason: str = ""
+    by: str | None = None
 
 
 class CodingIterationStarted(_Record, frozen=True, kw_only=True, tag="coding_iteration_started"):
@@ -597,6 +629,14 @@ class CodingQuestionAsked(_Record, frozen=True, kw_only=True, tag="coding_questi
     attempt: int = 0
     question: str
     text: str = ""
+
+
+class CodingQuestionClosed(_Record, frozen=True, kw_only=True, tag="coding_question_closed"):
+    """Nobody waits for an answer any more: a person has given one, or the time is up."""
+
+    attempt: int = 0
+    question: str
+    by: str | None = None
 
 
 class CodingPublished(_Record, frozen=True, kw_only=True, tag="coding_published"):
@@ -751,11 +791,24 @@ class RoundDemoted(_Record, frozen=True, kw_only=True, tag="round_demoted"):
     reason: str = ""
 
 
+class AgentTested(_Record, frozen=True, kw_only=True, tag="agent_tested"):
+    """An agent was tested on its scenarios."""
+
+    agent: str
+    k: int
+    passed: int = 0
+    of: int = 0
+    error: str | None = None
+
+
 EventData: TypeAlias = (
     Unknown
     | ProposalReceived
     | ProposalEnded
     | RunResumed
+    | RunBegan
+    | RunLeft
+    | RunEnded
     | ActionValidated
     | ActionRejected
     | PolicyViolation
@@ -814,6 +867,7 @@ EventData: TypeAlias = (
     | CodingIterationEnded
     | CodingSealBroken
     | CodingQuestionAsked
+    | CodingQuestionClosed
     | CodingPublished
     | CheckStarted
     | CheckCompleted
@@ -831,6 +885,7 @@ EventData: TypeAlias = (
     | LoopStopped
     | LoopResumed
     | LoopsStopped
+    | AgentTested
     | LoopsResumed
     | RoundDemoted
 )

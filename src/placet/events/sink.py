@@ -11,9 +11,10 @@ from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from placet.events.event import Event
+from placet.trace_context import TraceContext, Traceparent
 
 
 class EventSink(Protocol):
@@ -29,6 +30,21 @@ class EventSink(Protocol):
             `None` if the batch is stored; otherwise a future that ends when it is on disk, or with the error.
                 Futures must end in order. A future whose value is an exception means that the batch is on
                 disk and something else failed.
+        """
+        ...
+
+
+@runtime_checkable
+class Tracer(Protocol):
+    """A sink that exports traces, and so decides under which names the spans of a run go out."""
+
+    def trace_run(self, trace_id: str, parent: Traceparent | None, stretch: str) -> TraceContext:
+        """Return how the spans of a run are exported that begins, or is resumed.
+
+        Args:
+            trace_id: Trace id of the run in the log.
+            parent: The caller's span.
+            stretch: Not empty if the run is resumed.
         """
         ...
 

@@ -22,7 +22,7 @@ SpanStatus = Literal["ok", "error", "unset"]
 - `unset`: it is open.
 """
 
-_CLOSES: dict[str, SpanStatus] = {
+CLOSES: dict[str, SpanStatus] = {
     "action_succeeded": "ok",
     "action_failed": "error",
     "action_rejected": "error",
@@ -89,7 +89,7 @@ def spans_of(events: Iterable[Event]) -> list[Span]:
         if event.kind == "proposal_ended":
             span.end = event.time
             span.status = "ok" if event.data.get("outcome") == "succeeded" else "error"
-        elif event.kind in _CLOSES and span.name == "action":
+        elif event.kind in CLOSES and span.name == "action":
             span.end = event.time
-            span.status = _CLOSES[event.kind]
+            span.status = CLOSES[event.kind]
     return list(spans.values())

@@ -24,6 +24,7 @@ class EventStore(Protocol):
         since: float | None = None,
         until: float | None = None,
         after: int | None = None,
+        before: int | None = None,
         limit: int | None = None,
         newest: bool = False,
     ) -> list[Event]:
@@ -40,6 +41,7 @@ class EventStore(Protocol):
             since: Earliest time in seconds since the epoch, inclusive.
             until: Latest time in seconds since the epoch, inclusive.
             after: Only events after this `seq`.
+            before: Only events before this `seq`.
             limit: Maximum number.
             newest: Newest first.
         """

@@ -11,10 +11,10 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from math import nan
-from typing import Literal, Protocol, TypeAlias, TypeGuard, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, get_args, runtime_checkable
 
 import msgspec
 
@@ -257,9 +257,14 @@ class StreamingModel(Protocol):
         Args:
             request: The request.
         """
-        if request.stream:
-            request = msgspec.structs.replace(request, stream=False)
-        return await final_result(self.stream(request))
+        return await last_piece(self, request)
+
+
+def last_piece(model: StreamingModel, request: Request) -> Coroutine[Any, Any, Result]:
+    """Derive `generate` from `stream`: its last piece, of a request that asks for no other."""
+    if request.stream:
+        request = msgspec.structs.replace(request, stream=False)
+    return final_result(model.stream(request))
 
 
 async def final_result(pieces: AsyncGenerator[Piece, None]) -> Result:

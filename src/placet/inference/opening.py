@@ -15,14 +15,22 @@ from placet.errors import ModelMissing, UnknownModel
 from placet.inference.http import HttpModel
 from placet.inference.model import Model
 from placet.inference.prices import facts_of
-from placet.inference.providers import PROVIDERS, Endpoint, Format, Provider, endpoint, split_name
+from placet.inference.providers import (
+    PROVIDERS,
+    WRITTEN,
+    Endpoint,
+    Format,
+    Provider,
+    endpoint,
+    split_name,
+)
 from placet.inference.usage import Price
 from placet.inference.wire.format import WireFormat
 from placet.inference.wrappers.limits import Limited
 from placet.inference.wrappers.reasoning import ReasoningApart
 from placet.inference.wrappers.retry import Retrying
 
-BUILT_IN = ("local", "embed", "scripted", "replay")
+BUILT_IN = tuple(WRITTEN)
 """Names that are no provider's."""
 
 

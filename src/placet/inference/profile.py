@@ -83,8 +83,6 @@ ProfileLike: TypeAlias = ModelProfile | Strength
 LARGE = ModelProfile()
 SMALL = ModelProfile(strength="small", context_tokens=8_192)
 """The profile of the local model."""
-HARNESS = "harness"
-"""Who asks for what is read for a small model, in the place of a model's name."""
 SMALL_MODEL = "local"
 """The name of the model that is small, whatever nobody says."""
 

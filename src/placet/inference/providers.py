@@ -120,6 +120,10 @@ PROVIDERS: Mapping[str, Provider] = {
 }
 
 
+WRITTEN = {"local": "local", "embed": "embed", "scripted": "scripted:FILE", "replay": "replay:FILE"}
+"""Models that are of no provider, and how each is written."""
+
+
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """A model at a provider, with all it takes to ask it."""
 
@@ -157,9 +161,17 @@ def split_name(name: str, known: Sequence[str]) -> tuple[str, str]:
     provider, colon, model = name.partition(":")
     if provider not in known:
         near = get_close_matches(provider, known, n=1)
-        hint = f"Did you mean '{near[0]}{colon}{model}'?" if near else f"Known are {', '.join(known)}."
         what = f"no provider is called '{provider}'" if colon else "it names no provider"
-        raise UnknownModel(f"Model '{name}': {what}. Write provider:name. {hint}")
+        others = ", ".join(WRITTEN[each] for each in known if each in WRITTEN)
+        if near and near[0] in WRITTEN:
+            hint = f"Did you mean '{WRITTEN[near[0]].replace('FILE', model or 'FILE')}'?"
+        elif near:
+            hint = f"Write provider:name. Did you mean '{near[0]}{colon}{model}'?"
+        else:
+            providers = ", ".join(each for each in known if each not in WRITTEN)
+            hint = f"Write provider:name. Known are {providers}."
+            hint += f" Or write one of these, as it stands here: {others}." if others else ""
+        raise UnknownModel(f"Model '{name}': {what}. {hint}")
     return provider, model
 
 

@@ -1,4 +1,6 @@
-"""What a round, and a day of rounds, may use; and what was used.
+"""Limits of a round and of a day of rounds; and what was used.
+
+A round is a `Budget` below that of its day, and each of its sub-runs one below that of the round.
 
 Keep true:
 1. Exceeded means more than the limit. Of several that are exceeded, the first in the order of the fields is
@@ -9,21 +11,15 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import isfinite
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
-from placet.errors import BudgetSpent, UsageError
-from placet.inference.model import Model, Request
-from placet.inference.usage import Usage
+from placet.errors import UsageError
 from placet.ir.to_dict import ToDict
+from placet.policy.budget import Budget, Exceeded, Spent
 from placet.truncation import truncate_repr
-from placet.turns.on_budget import OnBudget
-
-if TYPE_CHECKING:
-    from placet.runtime.open_run import OpenRun
 
 Limit = Literal["input_tokens", "output_tokens", "total_tokens", "cost_usd", "time_s", "iterations"]
 ORDER: tuple[Limit, ...] = (
@@ -81,6 +77,59 @@ class LoopBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if type(weight) not in (int, float) or not 0 <= weight <= 1:
             raise UsageError(f"cached_weight is {truncate_repr(weight, 40)}; write a number from 0 to 1.")
 
+    def exceeded(self, used: Budget) -> Exceeded | None:
+        """The first limit of which more was used than it allows; None if there is none.
+
+        >>> used = Budget(LoopBudget(output_tokens=2, total_tokens=5), name="round")
+        >>> used.charge(Usage(input=5, output=0), 0.0)
+        >>> used.exceeded() is None
+        True
+        >>> used.charge(Usage(input=0, output=3), 0.0)
+        >>> used.exceeded().limit
+        'output_tokens'
+        """
+        spent = used.spent
+        cached = min(spent.cached, spent.read)
+        read = spent.read - cached + cached * self.cached_weight
+        amounts: dict[Limit, float] = {
+            "input_tokens": read,
+            "output_tokens": spent.written,
+            "total_tokens": read + spent.written,
+            "cost_usd": spent.cost,
+            "time_s": used.elapsed_ms / 1000,
+        }
+        untold = spent.untold + spent.partly_told
+        for limit, amount in amounts.items():
+            most = getattr(self, limit)
+            if most is None:
+                continue
+            is_untold = bool(spent.unpriced if limit == "cost_usd" else untold) and limit != "time_s"
+            if amount > most or is_untold:
+                is_untold = is_untold and amount <= most
+                if is_untold and limit == "cost_usd" and not untold:
+                    return Exceeded(limit, _no_price(most, used.name), used.name)
+                return Exceeded(limit, _words(limit, most, used.name, is_untold=is_untold), used.name)
+        return None
+
+    def has_room(self, used: Budget, actions: int, tool_calls: int) -> bool:
+        """Always: there is no limit on counts of actions."""
+        return True
+
+    def most_written(self, used: Budget) -> int | None:
+        """With how many more written tokens a limit is exceeded; None if nobody says. What is cut off there
+        has exceeded the limit, and is known by that."""
+        spent = used.spent
+        found: list[int] = []
+        if self.output_tokens is not None:
+            found.append(self.output_tokens - spent.written)
+        if self.total_tokens is not None and self.cached_weight == 1.0:
+            found.append(self.total_tokens - spent.read - spent.written)
+        return max(min(found) + 1, 1) if found else None
+
+    def time_ms(self) -> float | None:
+        """How long it may take."""
+        return self.time_s * 1000 if self.time_s is not None else None
+
 
 class Spend(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """Usage of a round."""
@@ -113,57 +162,31 @@ class Spend(ToDict, msgspec.Struct, frozen=True, kw_only=True):
         """
         return Spend(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
 
-    def with_answer(self, usage: Usage | None, cost: float | None) -> Spend:
-        """This, and what one answer took."""
-        is_told = usage is not None and usage.input is not None and usage.output is not None
-        return self.plus(
-            Spend(
-                input_tokens=(usage.input or 0) if usage is not None else 0,
-                output_tokens=(usage.output or 0) if usage is not None else 0,
-                cached_tokens=(usage.cached or 0) if usage is not None else 0,
-                cost_usd=cost or 0.0,
-                untold=int(not is_told),
-                unpriced=int(cost is None),
-            )
+    @classmethod
+    def of(cls, budget: Budget) -> Spend:
+        """What was used of a budget."""
+        spent = budget.spent
+        return cls(
+            input_tokens=spent.read,
+            output_tokens=spent.written,
+            cached_tokens=spent.cached,
+            cost_usd=spent.cost,
+            time_s=budget.elapsed_ms / 1000,
+            untold=spent.untold + spent.partly_told,
+            unpriced=spent.unpriced,
         )
 
-
-class Exceeded(NamedTuple):
-    """A limit that was exceeded."""
-
-    limit: Limit
-    per: Literal["round", "day"] = "round"
-    words: str = ""
-
-
-def exceeded(budget: LoopBudget, spend: Spend, *, per: Literal["round", "day"] = "round") -> Exceeded | None:
-    """The first limit of which more was used than it allows; None if there is none.
-
-    >>> exceeded(LoopBudget(total_tokens=5), Spend(input_tokens=5)) is None
-    True
-    >>> exceeded(LoopBudget(output_tokens=2, total_tokens=5), Spend(input_tokens=5, output_tokens=3)).limit
-    'output_tokens'
-    """
-    cached = min(spend.cached_tokens, spend.input_tokens)
-    read = spend.input_tokens - cached + cached * budget.cached_weight
-    used: dict[Limit, float] = {
-        "input_tokens": read,
-        "output_tokens": spend.output_tokens,
-        "total_tokens": read + spend.output_tokens,
-        "cost_usd": spend.cost_usd,
-        "time_s": spend.time_s,
-    }
-    for limit in ORDER:
-        most = getattr(budget, limit)
-        if most is None or limit not in used:
-            continue
-        is_untold = bool(spend.unpriced if limit == "cost_usd" else spend.untold) and limit != "time_s"
-        if used[limit] > most or is_untold:
-            is_untold = is_untold and used[limit] <= most
-            if is_untold and limit == "cost_usd" and not spend.untold:
-                return Exceeded(limit, per, _no_price(most, per))
-            return Exceeded(limit, per, _words(limit, most, per, is_untold=is_untold))
-    return None
+    def amounts(self) -> Spent:
+        """The same, for a budget to count."""
+        return Spent(
+            tokens=self.total_tokens,
+            read=self.input_tokens,
+            written=self.output_tokens,
+            cached=self.cached_tokens,
+            cost=self.cost_usd,
+            untold=self.untold,
+            unpriced=self.unpriced,
+        )
 
 
 def _words(limit: Limit, most: float, per: str, *, is_untold: bool = False) -> str:
@@ -185,89 +208,27 @@ def too_many_iterations(budget: LoopBudget, who: str) -> Exceeded:
     """For a sub-run that was not done when its iterations were used up."""
     most = budget.iterations or ITERATIONS
     return Exceeded(
-        "iterations", "round", f"the {who} was not done after {most} iterations, which is the limit"
+        "iterations", f"the {who} was not done after {most} iterations, which is the limit", "round"
     )
 
 
-class Purse:
-    """What one round may use, of its own and of what is left of the day."""
-
-    def __init__(
-        self,
-        of_round: LoopBudget,
-        of_day: LoopBudget,
-        *,
-        day_before: Spend | None = None,
-        elapsed_s: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        """`day_before` is what other rounds have used today; `elapsed_s` says how long this one has been at
-        work."""
-        self._of_round = of_round
-        self._of_day = of_day
-        self._day_before = day_before or Spend()
-        self._elapsed_s = elapsed_s
-        self._spent = Spend()
-
-    @property
-    def spent(self) -> Spend:
-        """What this round has used so far."""
-        return msgspec.structs.replace(self._spent, time_s=self._elapsed_s())
-
-    def count(self, usage: Usage | None, cost: float | None) -> None:
-        """One more answer."""
-        self._spent = self._spent.with_answer(usage, cost)
-
-    def restore(self, spend: Spend) -> None:
-        """What sub-runs that have ended had used."""
-        self._spent = self._spent.plus(msgspec.structs.replace(spend, time_s=0.0))
-
-    def exceeded(self) -> Exceeded | None:
-        """The first limit of which more was used than it allows."""
-        spent = self.spent
-        return exceeded(self._of_round, spent) or exceeded(
-            self._of_day, self._day_before.plus(spent), per="day"
-        )
-
-    def left_s(self) -> float | None:
-        """How long it may go on; None if nobody says."""
-        spent = self._elapsed_s()
-        limits = [(self._of_round.time_s, spent), (self._of_day.time_s, self._day_before.time_s + spent)]
-        left = [most - used for most, used in limits if most is not None]
-        return max(min(left), 0.0) if left else None
-
-    def most_written(self) -> int | None:
-        """With how many more written tokens a limit is exceeded; None if nobody says."""
-        spent = self._spent
-        day = self._day_before.plus(spent)
-        found: list[int] = []
-        for budget, used in ((self._of_round, spent), (self._of_day, day)):
-            if budget.output_tokens is not None:
-                found.append(budget.output_tokens - used.output_tokens)
-            if budget.total_tokens is not None and budget.cached_weight == 1.0:
-                found.append(budget.total_tokens - used.total_tokens)
-        return max(min(found) + 1, 1) if found else None
+def round_budget(of_round: LoopBudget, of_day: LoopBudget, day_before: Spend, elapsed: Budget) -> Budget:
+    """The budget of a round, below that of its day, of which other rounds have used `day_before`. How long it
+    has been at work is what `elapsed` says, and it counts against whatever that counts against."""
+    clock = lambda: elapsed.elapsed_ms / 1000  # noqa: E731
+    day = Budget(of_day, name="day", clock=clock, started=-day_before.time_s)
+    day.take(day_before.amounts())
+    if (above := elapsed.parent) is not None:
+        # Below the day: what other rounds have used is not this run's.
+        day = Budget(above.limits, parent=day, name=above.name, clock=clock)
+    return Budget(of_round, parent=day, name="round", clock=clock)
 
 
-class OnPurse(OnBudget):
-    """A model asked on the budget of a round."""
-
-    def __init__(self, model: Model, run: OpenRun, purse: Purse) -> None:
-        super().__init__(model, run)
-        self._purse = purse
-        self.spent = Spend()
-        """What this one has used."""
-
-    def count(self, usage: Usage | None, cost: float | None) -> None:
-        """Take what an answer took from what the round may use."""
-        self._purse.count(usage, cost)
-        self.spent = self.spent.with_answer(usage, cost)
-
-    def _asked(self, request: Request) -> Request:
-        over = self._purse.exceeded()
-        if over is not None:
-            raise BudgetSpent(over.words)
-        most = self._purse.most_written()
-        if most is None:
-            return request
-        # One more than is left: what is cut off there has exceeded the limit, and is known by that.
-        return msgspec.structs.replace(request, max_tokens=min(most, request.max_tokens or most))
+def left_s(budget: Budget) -> float | None:
+    """How long it may go on; None if nobody says."""
+    left = [
+        most - each.elapsed_ms
+        for each in budget
+        if each.limits and (most := each.limits.time_ms()) is not None
+    ]
+    return max(min(left), 0.0) / 1000 if left else None

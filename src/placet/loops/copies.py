@@ -52,7 +52,9 @@ class Copies:
 
     async def key_of(self, loop: str) -> str:
         """By which the rounds of a loop of that name are known here."""
-        return loop_key(str((await self.repository()).top), loop)
+        from placet.worktree.worktree import find_workable
+
+        return loop_key((await find_workable(self.folder)).top, loop)
 
     async def workshop(self, round: Round) -> Worktree:
         """Where a round works."""

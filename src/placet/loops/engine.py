@@ -194,7 +194,7 @@ class LoopEngine:
                         f"What round '{rebase.id}' asked still waits: deny it, or raise the loop's level."
                     )
                 round.brought = await self._copies.diff(rebase)
-                round.brought_labels = labels_of([rebase])
+                round.brought_labels = labels_of(rebase)
             round = await asyncio.to_thread(self.rounds.begin, round)
         except Exception as error:
             return await self._failed(round, error)

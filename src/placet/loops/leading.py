@@ -12,7 +12,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
@@ -22,12 +22,13 @@ from placet.errors import PlacetError
 from placet.ir.result import ProposalResult
 from placet.ir.stop_cause import StopCause
 from placet.loops.acting import ACTION, act_of, hook_plan, inflow_of, plan_of
-from placet.loops.budget import ITERATIONS, Exceeded, OnPurse, Purse, Spend, too_many_iterations
+from placet.loops.budget import ITERATIONS, Limit, Spend, left_s, round_budget, too_many_iterations
 from placet.loops.executors.executor import Bench, Executor
 from placet.loops.executors.record import RecordExecutor
 from placet.loops.gates import Gate, Proposed, ask_gate
 from placet.loops.levels import why_not_allowed, why_not_verified
 from placet.loops.prompts import checker_task, maker_task
+from placet.loops.recall import told
 from placet.loops.round import (
     Decision,
     Later,
@@ -37,10 +38,9 @@ from placet.loops.round import (
     Round,
     SubRun,
     day_began,
-    labels_of,
-    told_of,
 )
 from placet.loops.verdict import REPORT, TOOL, one_of, unread, why_maker_not_done
+from placet.policy.budget import Budget, Exceeded
 from placet.policy.marks import labels_from
 from placet.safe_text import clean
 from placet.turns.stopping import stopped_by
@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 HOOK_PLAN, ACT_PLAN = 1, 2
 MAKING, CHECKING = 1, 2
 """The copies that maker and checker work in."""
-RECALLED = 5
+_BASELINES = 6
+"""Newest rounds whose baseline may serve again."""
 _LOGGED = 2_000
 _FOR_GOOD = (StopCause.DEADLINE, StopCause.PERSON, StopCause.KILL_SWITCH)
 """A round that was stopped so ends; nobody goes on with it."""
@@ -97,14 +98,14 @@ class RoundLeader:
         self._subruns = subruns
         self._cancel = cancel
         self._saving = threading.Lock()
-        self._purse = self._filled(None)
+        self._budget = self._restored(Spend())
         self._seal: Seal | None = None
 
     # Keeping
 
     async def save(self) -> None:
         """Keep the round as it is. Once begun it is done, also if nobody waits for it any longer."""
-        self.round.spend = self._purse.spent
+        self.round.spend = Spend.of(self._budget)
         self.round.changed_at = self._parts.clock()
         # The journal knows from it how much time was used, also if the process dies.
         self._run.tell(b'"kept"')
@@ -162,27 +163,22 @@ class RoundLeader:
         round = self.round
         since = day_began(round.started_at, round.spec.timezone)
         before = await asyncio.to_thread(self._parts.rounds.spent, round.key, since, but=round.id)
-        self._purse = self._filled(before)
-        self._out_of_budget(self._purse.exceeded())
+        self._budget = self._restored(before)
+        self._out_of_budget(self._budget.exceeded())
 
-    def _filled(self, day_before: Spend | None) -> Purse:
-        """A purse from which what sub-runs that have ended used is taken already."""
-        round, run = self.round, self._run
-        purse = Purse(
-            round.spec.budget,
-            round.spec.day,
-            day_before=day_before,
-            elapsed_s=lambda: run.elapsed_ms / 1000,
-        )
+    def _restored(self, day_before: Spend) -> Budget:
+        """The budget of the round, which counts what sub-runs that have ended used."""
+        round = self.round
+        budget = round_budget(round.spec.budget, round.spec.day, day_before, self._run.spending)
         for sub in (round.maker, round.checker):
             if sub is not None and sub.has_ended:
-                purse.restore(sub.spend)
-        return purse
+                Budget(parent=budget, name=sub.run_id).take(sub.spend.amounts())
+        return budget
 
     @property
     def left_s(self) -> float | None:
         """How long it may go on."""
-        return self._purse.left_s()
+        return left_s(self._budget)
 
     def _see_whether_to_stop(self) -> None:
         if not self._cancel.requested:
@@ -190,9 +186,9 @@ class RoundLeader:
         match self._cancel.cause:
             case StopCause.DEADLINE:
                 # The alarm may come a moment before the clock that counts says so.
-                over = self._purse.exceeded()
+                over = self._budget.exceeded()
                 words = over.words if over is not None else "the limit on time per round was exceeded"
-                self._out_of_budget(over or Exceeded("time_s", "round", words))
+                self._out_of_budget(over or Exceeded("time_s", words, "round"))
             case StopCause.PERSON | StopCause.KILL_SWITCH:
                 self._end("failed", f"stopped: {self._cancel.reason}")
             case _:
@@ -200,7 +196,7 @@ class RoundLeader:
 
     def _out_of_budget(self, over: Exceeded | None) -> None:
         if over is not None and self.round.outcome is None:
-            self.round.limit = over.limit
+            self.round.limit = cast(Limit, over.limit)
             self._end("budget_exhausted", over.words)
 
     def _end(self, outcome: Outcome, reason: str = "") -> None:
@@ -216,9 +212,9 @@ class RoundLeader:
             return
         earlier: list[Round] = []
         try:
-            earlier = await asyncio.to_thread(self._parts.rounds.listed, round.key, limit=RECALLED + 1)
-            others = [each for each in earlier if each.id != round.id]
-            round.recalled, round.recalled_labels = told_of(others, RECALLED), labels_of(others, RECALLED)
+            earlier = await asyncio.to_thread(self._parts.rounds.listed, round.key, limit=_BASELINES)
+            recalled = await asyncio.to_thread(self._parts.rounds.recall, round.key)
+            round.recalled, round.recalled_labels = told(recalled)
         except Exception as error:
             # What cannot be remembered ends nothing.
             words = clean(f"{type(error).__name__}: {error}", 500)
@@ -543,12 +539,9 @@ class RoundLeader:
     async def _converse(self, role: str, sub: SubRun, *, has_begun: bool, folder: str) -> None:
         if sub.has_ended:
             return
-        model = OnPurse(
-            self._subruns.model(role, sub, self.round.spec.budget.iterations or ITERATIONS),
-            self._run,
-            self._purse,
-        )
-        sub.model = model.name
+        model = self._subruns.model(role, sub, self.round.spec.budget.iterations or ITERATIONS)
+        budget = Budget(parent=self._budget, name=sub.run_id)
+        sub.model = str(getattr(model, "name", ""))
 
         try:
             ending = await self._subruns.lead(
@@ -556,6 +549,7 @@ class RoundLeader:
                 self.round,
                 sub,
                 model,
+                budget,
                 folder=folder,
                 seal=await self._sealing(),
                 has_begun=has_begun,
@@ -567,7 +561,7 @@ class RoundLeader:
             sub.tools, sub.is_cut_off = ending.tools, ending.cut_off > 0
             sub.unread = unread(REPORT if role == "maker" else TOOL, ending)
         finally:
-            sub.spend = model.spent
+            sub.spend = Spend.of(budget)
         await self.save()
         self._run.say(
             "round_worked",
@@ -589,7 +583,7 @@ class RoundLeader:
             if self.round.outcome is None:
                 raise Paused("it was stopped")
             return
-        self._out_of_budget(self._purse.exceeded())
+        self._out_of_budget(self._budget.exceeded())
         if self.round.outcome is not None:
             return
         if sub.status in ("max_turns", "budget"):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from placet.errors import ToolError
-from placet.sandbox.hosts import HostFilter, HostRefused, Resolve
+from placet.sandbox.hosts import HostFilter, HostRefused
 from placet.truncation import margin, truncate_bytes
 
 _PORTS = {"http": 80, "https": 443}
@@ -37,7 +37,6 @@ async def post(
     hosts: Sequence[str],
     headers: Mapping[str, str] = {},
     timeout_s: float = 30.0,
-    resolve: Resolve | None = None,
 ) -> Answer:
     """Post `body`, which is JSON, and return what came back, whatever its status.
 
@@ -73,7 +72,7 @@ async def post(
 
     try:
         async with asyncio.timeout(timeout_s):
-            addresses = await _allowed(hosts, target.host, port, resolve)
+            addresses = await _allowed(hosts, target.host, port)
             pool = httpcore2.AsyncConnectionPool(
                 ssl_context=tls,
                 max_keepalive_connections=0,
@@ -113,10 +112,10 @@ async def post(
         raise problem from None
 
 
-async def _allowed(hosts: Sequence[str], host: str, port: int, resolve: Resolve | None) -> list[str]:
+async def _allowed(hosts: Sequence[str], host: str, port: int) -> list[str]:
     """Where to connect to. Who may allow it is whoever writes the loop's file, so the words are for them."""
     try:
-        return await HostFilter(hosts).addresses(host, port, resolve)
+        return await HostFilter(hosts).addresses(host, port)
     except HostRefused as error:
         raise ToolError(
             f"Not connected: {error.why}. If it is meant, name it in `hosts` beside the url in the loop's "

@@ -41,7 +41,6 @@ Outcome = Literal["reported", "proceeded", "escalated", "budget_exhausted", "fai
 - `budget_exhausted`: a limit was exceeded.
 - `failed`: an error, or it was stopped.
 """
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
 class SubRun(ToDict, msgspec.Struct, kw_only=True):
@@ -302,22 +301,12 @@ def day_began(now: float, timezone: str) -> float:
     return here.replace(hour=0, minute=0, second=0, microsecond=0, fold=0).timestamp()
 
 
-def labels_of(rounds: Sequence[Round], most: int = 5) -> Labels:
-    """The labels on what is told of earlier rounds: those on what their makers and checkers wrote."""
+def labels_of(round: Round) -> Labels:
+    """The labels on what the maker and the checker of a round wrote."""
     return joined(
         *(
-            None if sub.labels is None else further(sub.labels, f"round {each.number}")
-            for each in _told(rounds, most)
-            for sub in (each.maker, each.checker)
+            None if sub.labels is None else further(sub.labels, f"round {round.number}")
+            for sub in (round.maker, round.checker)
             if sub is not None
         )
     )
-
-
-def told_of(rounds: Sequence[Round], most: int = 5) -> list[str]:
-    """What is told of earlier rounds, oldest first."""
-    return [state_words(each) for each in reversed(_told(rounds, most))]
-
-
-def _told(rounds: Sequence[Round], most: int) -> list[Round]:
-    return [each for each in rounds if not each.is_open][:most]

@@ -134,7 +134,11 @@ class Scheduler:
         self._grace_s = grace_s
         self._lease_s = lease_s
         self._woken = asyncio.Event()
-        self._working: dict[str, tuple[asyncio.Task[None], Cancel]] = {}
+        self._working: dict[str, tuple[asyncio.Task[None], Cancel, str]] = {}
+
+    def running(self) -> list[tuple[str, str]]:
+        """The rounds that run here: the name of each loop, and the id of its round."""
+        return [(self._loops[key].name, round_id) for key, (_, _, round_id) in self._working.items()]
 
     def register(self) -> None:
         """Make a slot for each loop, or let its slot know of a cadence that has changed.
@@ -277,7 +281,8 @@ class Scheduler:
                 self._working.pop(loop.key, None)
                 self._woken.set()
 
-        self._working[loop.key] = (asyncio.create_task(working(), name=f"loop {loop.name}"), cancel)
+        task = asyncio.create_task(working(), name=f"loop {loop.name}")
+        self._working[loop.key] = (task, cancel, claim.round)
 
     async def _work(self, loop: Scheduled, claim: Claim, cancel: Cancel) -> Report | None:
         self._heard(
@@ -377,9 +382,9 @@ class Scheduler:
             await self._wait(self._poll_s, self._woken)
 
     async def _leave_all(self) -> None:
-        for _, cancel in list(self._working.values()):
+        for _, cancel, _ in list(self._working.values()):
             cancel.cancel("the scheduler ends", hard=True, cause=StopCause.SHUTDOWN)
-        tasks = [task for task, _ in self._working.values()]
+        tasks = [task for task, _, _ in self._working.values()]
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=self._grace_s)

@@ -25,8 +25,6 @@ from placet.safe_text import clean
 if TYPE_CHECKING:
     from placet.policy.toml_file import TomlFile
 
-FOLDER = ".placet/loops"
-"""Where a repository keeps its loops, a TOML file each."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _MOST_TEXT = 20_000
@@ -42,7 +40,6 @@ ExecutorName = Literal["record", "callback", "commit", "apply_patch", "command",
 - `command`: run a command.
 - `webhook`: post to a URL.
 """
-EXECUTORS: tuple[ExecutorName, ...] = ("record", "callback", "commit", "apply_patch", "command", "webhook")
 GateName = Literal["escalate", "allowlist", "policy", "callback"]
 """Who decides whether an act may run without a person.
 
@@ -51,13 +48,10 @@ GateName = Literal["escalate", "allowlist", "policy", "callback"]
 - `policy`: ask policy rules.
 - `callback`: ask a function.
 """
-GATES: tuple[GateName, ...] = ("escalate", "allowlist", "policy", "callback")
 IsolationName = Literal["none", "changes", "process"]
 """The least isolation that commands and checks must have."""
-ISOLATIONS: tuple[IsolationName, ...] = ("none", "changes", "process")
 DeliveryName = Literal["terminal", "file", "command", "webhook"]
 """Way in which a report is delivered."""
-DELIVERIES: tuple[DeliveryName, ...] = ("terminal", "file", "command", "webhook")
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -128,6 +122,16 @@ class Hooks(_Table, frozen=True):
     """Time limit of each in seconds."""
 
 
+class Unusable(UsageError):
+    """A loop that cannot be run as it is."""
+
+    def __init__(self, name: str, place: str, words: str, fix: str) -> None:
+        self.place = place
+        self.words = words
+        self.fix = fix
+        super().__init__(f"The loop '{clean(name, 80)}' cannot be used: {place}: {words}. {fix}".rstrip())
+
+
 class LoopSpec(_Table, frozen=True):
     """A loop as data, as in its file. `placet.loops.spec.read_loop(text, where)` reads one."""
 
@@ -176,9 +180,7 @@ class LoopSpec(_Table, frozen=True):
 
     def __post_init__(self) -> None:
         for place, words, fix in _problems(self):
-            raise UsageError(
-                f"The loop '{clean(self.name, 80)}' cannot be used: {place}: {words}. {fix}".rstrip()
-            )
+            raise Unusable(self.name, place, words, fix)
 
     @property
     def contract(self) -> Contract:
@@ -215,7 +217,7 @@ def read_loop(text: str, where: str, *, name: str | None = None) -> LoopSpec:
     document = read_toml(file, text.encode(errors="replace"))
     if name is not None:
         document.setdefault("name", name)
-    _known(file, document, LoopSpec, "", "a loop")
+    file.check_keys(document, LoopSpec.__struct_fields__, "", "a loop")
     for key in ("name", "intent"):
         if key not in document:
             file.fail("it is missing", key, f'Write {key} = "..."')
@@ -240,34 +242,15 @@ def _inner(file: TomlFile, document: dict[str, Any], key: str, kind: type[msgspe
         document[key] = _converted(file, table, kind, key)
 
 
-def _known(
-    file: TomlFile, table: Mapping[str, Any], kind: type[msgspec.Struct], place: str, owner: str
-) -> None:
-    known = list(kind.__struct_fields__)
-    for key in table:
-        if key not in known:
-            file.unknown(key, known, f"{place}.{key}" if place else key, owner)
-
-
 def _converted(file: TomlFile, table: Mapping[str, Any], kind: type[Any], place: str) -> Any:
     if place:
-        _known(file, table, kind, place, f"[{place.partition('[')[0]}]")
+        file.check_keys(table, kind.__struct_fields__, place, f"[{place.partition('[')[0]}]")
     try:
-        return msgspec.convert(dict(table), kind)
-    except msgspec.ValidationError as error:
-        words, _, at = str(error).partition(" - at `$")
-        for name, plain in _KINDS.items():
-            words = words.replace(f"`{name}`", plain)
-        where = f"{place}{at.rstrip('`')}" if place else at.rstrip("`").lstrip(".")
-        file.fail(f"{words[:1].lower()}{words[1:]}".replace("`", "'"), where or None)
+        return file.convert(table, kind, place)
+    except Unusable as error:
+        file.fail(error.words, error.place, error.fix)
     except UsageError as error:
-        problem = str(error)
-        if kind is LoopSpec:
-            # Said once more with the file in front of it.
-            _, _, problem = problem.partition(" cannot be used: ")
-            where, _, problem = problem.partition(": ")
-            file.fail(problem.rstrip("."), where)
-        file.fail(problem.rstrip("."), place)
+        file.fail(str(error).rstrip("."), place)
 
 
 def _checks(file: TomlFile, document: Mapping[str, Any]) -> tuple[Check, ...]:
@@ -278,17 +261,6 @@ def _checks(file: TomlFile, document: Mapping[str, Any]) -> tuple[Check, ...]:
     return read_checks(file, tables)
 
 
-_KINDS = {
-    "float | null": "a number",
-    "int | null": "a whole number",
-    "float": "a number",
-    "int": "a whole number",
-    "str": "a text",
-    "bool": "true or false",
-    "array": "a list",
-    "array | null": "a list",
-    "object": "a table",
-}
 _Problem = tuple[str, str, str]
 
 
@@ -366,19 +338,10 @@ def _cadence(spec: LoopSpec) -> list[_Problem]:
 
 
 def _contract_problems(spec: LoopSpec) -> list[_Problem]:
-    from placet.checks.contract import check_contract
+    from placet.checks.contract import contract_problems
 
-    if not spec.checks and not spec.may_touch:
-        return []
-    contract = spec.contract
-    if not spec.checks:
-        contract = msgspec.structs.replace(contract, checks=(Check(name="any", command="true"),))
-    try:
-        check_contract(contract)
-    except UsageError as error:
-        place, _, words = str(error).removeprefix("The contract cannot be used: ").partition(": ")
-        return [(place, words.rstrip("."), "")]
-    return []
+    # Below L3 a loop may go without checks.
+    return [each for each in contract_problems(spec.contract) if spec.checks or each.key != "checks"]
 
 
 def _executor_problems(executor: ExecutorSpec) -> list[_Problem]:

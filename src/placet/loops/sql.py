@@ -1,20 +1,42 @@
 """Rounds in SQLite or Postgres: led in one process, looked at, decided and stopped from others.
 
-Keep true: two processes that begin a round of the same loop at once get two numbers.
+Keep true:
+1. Two processes that begin a round of the same loop at once get two numbers.
+2. A round that has ended and the fact about it are written in one transaction.
 """
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 
-from placet.errors import StorageDamaged, UsageError
+from placet.errors import UsageError
 from placet.loops.budget import Spend
 from placet.loops.levels import Standing
+from placet.loops.recall import fact_of, latest, rounds_filter
 from placet.loops.round import Round
 from placet.loops.store import only_one
+from placet.memory import tables as memory
+from placet.memory.adding import add_facts
+from placet.memory.fact import Fact
+from placet.memory.sql import SqlFacts
 from placet.storage.database import Database
-from placet.storage.migrate import Migrations, migrate
+from placet.storage.documents import Documents, document
+from placet.storage.migrate import Conversion, Migrations, migrate, take_steps
 from placet.storage.transaction import Transaction, searchable
+
+
+def _remember_rounds(t: Transaction) -> None:
+    """Make facts of the rounds that have ended."""
+    rounds = []
+    for (data,) in t.execute("SELECT data FROM loop_rounds WHERE is_open = 0 ORDER BY started, number"):
+        with contextlib.suppress(msgspec.DecodeError, UsageError, RecursionError):
+            rounds.append(msgspec.json.decode(data, type=Round))
+    if rounds:
+        take_steps(t, memory.MIGRATIONS)
+        add_facts(t, [fact_of(each) for each in rounds])
+
 
 MIGRATIONS = Migrations(
     "loops",
@@ -32,19 +54,15 @@ MIGRATIONS = Migrations(
         ],
         # Requests to stop are in the lease of the round's run.
         ["DROP TABLE loop_stops"],
+        [Conversion("rounds that have ended become facts", _remember_rounds)],
     ],
+    readable_from=2,
 )
-
-_encode = msgspec.json.Encoder().encode
-_round = msgspec.json.Decoder(Round).decode
-_standing = msgspec.json.Decoder(Standing).decode
-_COLUMNS = "id, data"
-_Row = tuple[str, str]
 
 
 def has_rounds(database: Database) -> bool:
     """Whether any loop has run there. Whoever only reads cannot make the tables to find out."""
-    return database.read(lambda t: t.has_table("loop_rounds"))
+    return database.has_table("loop_rounds")
 
 
 class SqlRounds:
@@ -60,13 +78,17 @@ class SqlRounds:
             StorageError: the tables cannot be created.
         """
         self._database = database
+        if not database.read_only:
+            migrate(database, memory.MIGRATIONS)
         migrate(database, MIGRATIONS)
+        self._rounds = Documents(database, "loop_rounds", Round, "a round")
+        self._standings = Documents(database, "loop_standing", Standing, "the standing of a loop", key="loop")
 
     def begin(self, round: Round) -> Round:
         """Keep a new round, and give it its number."""
 
         def work(t: Transaction) -> Round:
-            known = self._get(t, round.id)
+            known = self._rounds.get(round.id, t)
             if known is not None:
                 return known
             # The row is locked by changing it, so the next one waits, and counts on from there.
@@ -88,25 +110,19 @@ class SqlRounds:
 
     def get(self, round: str) -> Round | None:
         """The round with that id."""
-        return self._database.read(lambda t: self._get(t, round))
+        return self._rounds.get(round)
 
     def find(self, prefix: str) -> Round:
         """The round whose id is, or begins with, `prefix`."""
-        exact = self.get(prefix)
-        if exact is not None:
-            return exact
-        rows = self._database.read(
-            lambda t: t.execute(
-                f"SELECT {_COLUMNS} FROM loop_rounds WHERE substr(id, 1, ?) = ?"
-                " ORDER BY started DESC, id LIMIT 6",
-                (len(prefix), searchable(prefix)),
-            )
-        )
-        return only_one([self._read(row) for row in rows] if prefix else [], prefix)
+        return only_one(self._rounds.named(prefix, "started"), prefix)
 
     def listed(self, loop: str | None = None, *, limit: int = 50) -> list[Round]:
         """The newest, newest first."""
         return self._select("", loop, f"ORDER BY started DESC, number DESC, id DESC LIMIT {limit:d}")
+
+    def recall(self, loop: str) -> list[Fact]:
+        """Facts about the last rounds."""
+        return latest(SqlFacts(self._database).listed(rounds_filter(loop)))
 
     def unfinished(self, loop: str | None = None) -> list[Round]:
         """Those without an outcome, oldest first."""
@@ -118,33 +134,25 @@ class SqlRounds:
 
     def spent(self, loop: str, since: float, *, but: str = "") -> Spend:
         """What the rounds that began since then have used, all but one."""
-        rows = self._database.read(
-            lambda t: t.execute(
-                f"SELECT {_COLUMNS} FROM loop_rounds WHERE loop = ? AND started >= ? AND id <> ?",
-                (searchable(loop), since, searchable(but)),
-            )
+        rounds = self._rounds.select(
+            "WHERE loop = ? AND started >= ? AND id <> ?", (searchable(loop), since, searchable(but))
         )
         total = Spend()
-        for row in rows:
-            total = total.plus(self._read(row).spend)
+        for each in rounds:
+            total = total.plus(each.spend)
         return total
 
     def standing(self, loop: str) -> Standing | None:
         """How far a loop may go at most."""
-        rows = self._database.read(
-            lambda t: t.execute("SELECT data FROM loop_standing WHERE loop = ?", (searchable(loop),))
-        )
-        return _standing(rows[0][0]) if rows else None
+        return self._standings.get(loop)
 
     def set_standing(self, standing: Standing) -> None:
         """Lower it, or lift it again."""
-        self._database.write(
-            lambda t: t.execute(
-                "INSERT INTO loop_standing (loop, data) VALUES (?, ?)"
-                " ON CONFLICT (loop) DO UPDATE SET data = excluded.data",
-                (searchable(standing.loop), _encode(standing).decode()),
-            )
-        ).result()
+        self._database.execute(
+            "INSERT INTO loop_standing (loop, data) VALUES (?, ?)"
+            " ON CONFLICT (loop) DO UPDATE SET data = excluded.data",
+            (searchable(standing.loop), document(standing)),
+        )
 
     def _select(self, where: str, loop: str | None, order: str) -> list[Round]:
         parts = [where] if where else []
@@ -152,14 +160,7 @@ class SqlRounds:
             parts.append("loop = ?")
         values = () if loop is None else (searchable(loop),)
         only = f" WHERE {' AND '.join(parts)}" if parts else ""
-        rows = self._database.read(
-            lambda t: t.execute(f"SELECT {_COLUMNS} FROM loop_rounds{only} {order}", values)
-        )
-        return [self._read(row) for row in rows]
-
-    def _get(self, t: Transaction, round: str) -> Round | None:
-        rows = t.execute(f"SELECT {_COLUMNS} FROM loop_rounds WHERE id = ?", (searchable(round),))
-        return self._read(rows[0]) if rows else None
+        return self._rounds.select(f"{only} {order}", values)
 
     def _put(self, t: Transaction, round: Round) -> None:
         t.execute(
@@ -173,16 +174,8 @@ class SqlRounds:
                 round.started_at,
                 int(round.is_open),
                 int(round.is_waiting),
-                _encode(round).decode(),
+                document(round),
             ),
         )
-
-    def _read(self, row: _Row) -> Round:
-        try:
-            return _round(row[1])
-        except (msgspec.DecodeError, UsageError, RecursionError) as error:
-            raise StorageDamaged(
-                self._database.name,
-                f"holds a round '{row[0]}' that cannot be read ({error})",
-                "Restore a copy.",
-            ) from None
+        if not round.is_open:
+            add_facts(t, [fact_of(round)])

@@ -1,9 +1,10 @@
-"""Where rounds are kept, how far each loop may go at most, and what somebody wants to stop.
+"""Stores of rounds, and of how far each loop may go at most.
 
 Keep true:
 1. A round is written by whoever holds its run, and by nobody else; only what is decided later is appended by
    others, one at a time.
 2. Rounds of one loop are counted without a gap or a repetition, whoever begins them.
+3. What a round that has ended came to is stored in the memory together with it, and recalled from there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ import msgspec
 from placet.errors import UsageError
 from placet.loops.budget import Spend
 from placet.loops.levels import Standing
+from placet.loops.recall import fact_of, latest, rounds_filter
 from placet.loops.round import Round
+from placet.memory.fact import Fact
+from placet.memory.in_memory import MemoryFacts
+from placet.memory.store import FactStore
 from placet.truncation import truncate
 
 
@@ -66,6 +71,14 @@ class Rounds(Protocol):
         Args:
             loop: Only those of this loop; `Round.key`.
             limit: Maximum number.
+        """
+        ...
+
+    def recall(self, loop: str) -> list[Fact]:
+        """Return the facts about the last five rounds of a loop that have ended, oldest first.
+
+        Args:
+            loop: Key of the loop; `Round.key`.
         """
         ...
 
@@ -127,7 +140,13 @@ def only_one(found: Sequence[Round], prefix: str) -> Round:
 class MemoryRounds:
     """A store for one process. Safe to use from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, facts: FactStore | None = None) -> None:
+        """Create an empty store.
+
+        Args:
+            facts: The store of the memory that recalls rounds. `None`: one of its own.
+        """
+        self._facts: FactStore = MemoryFacts() if facts is None else facts
         self._rounds: dict[str, Round] = {}
         self._standing: dict[str, Standing] = {}
         self._lock = threading.Lock()
@@ -145,6 +164,12 @@ class MemoryRounds:
         """Keep it as it is now."""
         with self._lock:
             self._rounds[round.id] = copy.deepcopy(round)
+            if not round.is_open:
+                self._facts.add([fact_of(round)])
+
+    def recall(self, loop: str) -> list[Fact]:
+        """Facts about the last rounds."""
+        return latest(self._facts.listed(rounds_filter(loop)))
 
     def get(self, round: str) -> Round | None:
         """The round with that id."""

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from placet.errors import UsageError
 from placet.inference.model import Intent, Model
-from placet.loops.budget import ITERATIONS, OnPurse
+from placet.loops.budget import ITERATIONS
 from placet.loops.levels import offered
 from placet.loops.prompts import CHECKER_RULES, MAKER_RULES, REPORT_IS, VERDICT_IS
 from placet.loops.round import LEADER, Round, SubRun
 from placet.loops.verdict import REPORT, TOOL, Verdict, verdict_tool
+from placet.policy.budget import Budget
 from placet.policy.permission import CallByCall, Posture
 from placet.sandbox.hosts import HostFilter
 from placet.sandbox.workspace import Workspace
@@ -85,7 +86,8 @@ class SubRuns:
         role: str,
         round: Round,
         sub: SubRun,
-        model: OnPurse,
+        model: Model,
+        budget: Budget,
         *,
         folder: str,
         seal: Seal,
@@ -117,6 +119,7 @@ class SubRuns:
             turning = Turning(
                 runtime=runtime,
                 model=model,
+                budget=budget,
                 run_id=sub.run_id,
                 leader=LEADER,
                 belongs_to={"round": round.id, "loop": round.loop, "role": role},

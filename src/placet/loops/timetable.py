@@ -70,7 +70,9 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     not_before: float = 0.0
     """After a failure it waits, also past a due time."""
     lease: Lease = Lease()
-    """Claimed for each round that is begun or resumed."""
+    """Claimed for each round that is begun or resumed, until its report is delivered. That is longer than
+    the lease of the round's run: a due time is taken before there is a run, and a report is delivered after
+    the run has ended. So the run's own lease cannot stand for it."""
     round: str = ""
     """The round that is being worked on, or was when its process died."""
     round_due: float | None = None

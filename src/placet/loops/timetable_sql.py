@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-import msgspec
-
-from placet.errors import StorageDamaged
 from placet.loops.timetable import Mark, Slot
 from placet.storage.database import Database
+from placet.storage.documents import Documents, document
 from placet.storage.migrate import Migrations, migrate
 from placet.storage.transaction import Transaction, searchable
 
@@ -32,14 +30,10 @@ _ALL = "all"
 _NEW = ""
 """In the place of a slot that nobody has made yet: it stands there to be locked."""
 
-_encode = msgspec.json.Encoder().encode
-_slot = msgspec.json.Decoder(Slot).decode
-_mark = msgspec.json.Decoder(Mark).decode
-
 
 def has_timetable(database: Database) -> bool:
     """Whether a loop was ever run there. Whoever only reads cannot make the tables to find out."""
-    return database.read(lambda t: t.has_table("loop_slots"))
+    return database.has_table("loop_slots")
 
 
 class SqlTimetable:
@@ -54,6 +48,8 @@ class SqlTimetable:
         self._database = database
         self._clock = clock
         migrate(database, MIGRATIONS)
+        self._slots = Documents(database, "loop_slots", Slot, "a loop's slot", key="key")
+        self._marks = Documents(database, "loop_switch", Mark, "the stop of all loops", key="key")
 
     def change(self, key: str, work: Callable[[Slot | None, float], tuple[Slot | None, T]]) -> T:
         """Put another slot in the place of the one that is there."""
@@ -68,7 +64,7 @@ class SqlTimetable:
             rows = t.execute("SELECT data FROM loop_slots WHERE key = ?", (searchable(key),))
             slot, result = work(self._read(rows[0][0]), self._clock() if self._clock is not None else t.now())
             if slot is not None:
-                row = (_encode(slot).decode(), searchable(key))
+                row = (document(slot), searchable(key))
                 t.execute("UPDATE loop_slots SET data = ? WHERE key = ?", row)
             return result
 
@@ -76,21 +72,18 @@ class SqlTimetable:
 
     def get(self, key: str) -> Slot | None:
         """How a loop stands."""
-        rows = self._database.read(
-            lambda t: t.execute("SELECT data FROM loop_slots WHERE key = ?", (searchable(key),))
-        )
+        rows = self._database.select("SELECT data FROM loop_slots WHERE key = ?", (searchable(key),))
         return self._read(rows[0][0]) if rows else None
 
     def slots(self) -> list[Slot]:
         """All of them, by name."""
-        rows = self._database.read(lambda t: t.execute("SELECT data FROM loop_slots"))
+        rows = self._database.select("SELECT data FROM loop_slots")
         found = [slot for (data,) in rows if (slot := self._read(data)) is not None]
         return sorted(found, key=lambda slot: (slot.name, slot.repository))
 
     def switch(self) -> Mark | None:
         """Whether everything is stopped."""
-        rows = self._database.read(lambda t: t.execute("SELECT data FROM loop_switch WHERE key = ?", (_ALL,)))
-        return self._decoded(_mark, rows[0][0]) if rows else None
+        return self._marks.get(_ALL)
 
     def set_switch(self, mark: Mark | None) -> None:
         """Stop everything, or let it go on."""
@@ -102,18 +95,10 @@ class SqlTimetable:
             t.execute(
                 "INSERT INTO loop_switch (key, data) VALUES (?, ?)"
                 " ON CONFLICT (key) DO UPDATE SET data = excluded.data",
-                (_ALL, _encode(mark).decode()),
+                (_ALL, document(mark)),
             )
 
         self._database.write(setting).result()
 
     def _read(self, data: str) -> Slot | None:
-        return self._decoded(_slot, data) if data != _NEW else None
-
-    def _decoded(self, decode: Callable[[str], T], data: str) -> T:
-        try:
-            return decode(data)
-        except msgspec.DecodeError as error:
-            raise StorageDamaged(
-                self._database.name, f"holds a loop's slot that cannot be read ({error})", "Restore a copy."
-            ) from None
+        return self._slots.read(data) if data != _NEW else None

@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from placet.memory.analysis import indexed
 from placet.memory.fact import Fact, replaces, superseded
 from placet.memory.in_memory import are_neighbours
-from placet.memory.rows import COLUMNS, FactRows, Stored, count, fact_row
+from placet.memory.rows import COLUMNS, FactRows, Stored, count, fact_row, tenant_number
+from placet.memory.store import Tally
 from placet.memory.tables import optional, text_columns, text_row
-from placet.storage.transaction import Transaction
+from placet.storage.transaction import Transaction, searchable
 
 _MANY = 1_000
 """Facts of one batch after which the statistics are out of date."""
 
 
-class Adding:
+def add_facts(t: Transaction, facts: Sequence[Fact], rows: FactRows | None = None) -> list[str]:
+    """Store facts within a transaction; returns the ids of those that are new."""
+    by_tenant: dict[str | None, dict[str, Fact]] = {}
+    for fact in facts:
+        by_tenant.setdefault(fact.tenant, {}).setdefault(fact.id, fact)
+    added: list[str] = []
+    for tenant, given in by_tenant.items():
+        added += _Adding(rows or FactRows("the database"), t, tenant_number(t, tenant), given).run()
+    return added
+
+
+def add_tallies(
+    t: Transaction, tenant: str | None, counts: Mapping[str, Tally], *, is_total: bool = False
+) -> None:
+    """Count how often facts helped, within a transaction."""
+    number = tenant_number(t, tenant)
+    if is_total:
+        changes = [_larger("wins"), _larger("losses")]
+    else:
+        changes = [f"{name} = memory_tallies.{name} + excluded.{name}" for name in ("wins", "losses")]
+        changes.append(_larger("at"))
+    for id, tally in sorted(counts.items()):
+        t.execute(
+            "INSERT INTO memory_tallies (tenant, id, wins, losses, at) SELECT f.tenant, f.id,"
+            " CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS DOUBLE PRECISION) FROM memory_facts AS f"
+            f" WHERE f.tenant = ? AND f.id = ? ON CONFLICT (tenant, id) DO UPDATE SET {', '.join(changes)}",
+            (*tally, number, searchable(id)),
+        )
+
+
+def _larger(column: str) -> str:
+    old, new = f"memory_tallies.{column}", f"excluded.{column}"
+    return f"{column} = CASE WHEN {new} > {old} THEN {new} ELSE {old} END"
+
+
+class _Adding:
     """Facts of one tenant on their way into the tables."""
 
     def __init__(self, rows: FactRows, t: Transaction, tenant: int, given: Mapping[str, Fact]) -> None:

@@ -60,7 +60,7 @@ class ConversationMemory:
 
     async def _note(self, run: OpenRun, offer: Offer) -> None:
         await self._memory.skills.note_offer(run.run_id, offer, tenant=run.tenant)
-        offered, withheld = ([f"{each.name} {each.version}" for each in part] for part in offer)
+        offered, withheld = ([each.title for each in part] for part in offer)
         run.say("skill_offered", {"offered": list(offered), "withheld": list(withheld)})
 
     async def judged(self, run: OpenRun, passed: bool) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from placet.memory.analysis import indexed
 from placet.memory.fact import Fact, is_believed, replaces, superseded
-from placet.memory.store import Candidate, FactFilter, Frequencies, Pruned, VectorChanges, VectorRow
+from placet.memory.store import Candidate, FactFilter, Frequencies, Pruned, Tally, VectorChanges, VectorRow
 
 NEVER = 1e300
 
@@ -28,6 +28,7 @@ class _Tenant:
         self.changed: dict[str, int] = {}
         self.vectors: dict[str, tuple[str, bytes]] = {}
         self.recalled: dict[str, list[str]] = defaultdict(list)
+        self.tallies: dict[str, Tally] = {}
         self.revision = 0
         self.forgotten = 0
 
@@ -41,6 +42,7 @@ class _Tenant:
         self.unindex(fact.id)
         del self.facts[fact.id], self.changed[fact.id]
         self.vectors.pop(fact.id, None)
+        self.tallies.pop(fact.id, None)
         self.pruned.discard(fact.id)
         self.forgotten += 1
         if fact.conversation is not None:
@@ -258,6 +260,27 @@ class MemoryFacts:
         """The facts that a run has read."""
         with self._lock:
             return self.get(tenant, self._tenants[tenant].recalled.get(run_id, []))
+
+    def tally(self, tenant: str | None, counts: Mapping[str, Tally], *, is_total: bool = False) -> None:
+        """Count how often facts helped."""
+        with self._lock:
+            found = self._tenants[tenant]
+            for id, new in counts.items():
+                if id not in found.facts:
+                    continue
+                if (old := found.tallies.get(id)) is None:
+                    found.tallies[id] = new
+                elif is_total:
+                    found.tallies[id] = Tally(max(old.wins, new.wins), max(old.losses, new.losses), old.at)
+                else:
+                    wins, losses = old.wins + new.wins, old.losses + new.losses
+                    found.tallies[id] = Tally(wins, losses, max(old.at, new.at))
+
+    def tallies(self, tenant: str | None, ids: Sequence[str]) -> dict[str, Tally]:
+        """The counts of facts."""
+        with self._lock:
+            kept = self._tenants[tenant].tallies
+            return {id: kept[id] for id in ids if id in kept}
 
     def prune(
         self, tenant: str | None, at: float, model: str | None, vector_bytes: int | None = None

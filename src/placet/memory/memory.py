@@ -134,11 +134,17 @@ class Memory:
             by: Who says so.
             tenant: The tenant. `None`: that of the memory.
         """
+        from placet.memory.skills.skill import titled
+
         found = await self.skills.record_outcome(run_id, succeeded, by=by, tenant=tenant)
-        if self._events is not None and found:
+        if found and all((each.run.succeeded, each.run.by) != (succeeded, by) for each in found):
+            return found  # A stronger source has spoken.
+        if self._events is not None:
             data: dict[str, JsonValue] = {"succeeded": succeeded, "by": by}
             data["skills"] = [
-                f"{each.run.name} {each.run.version}, {each.run.arm}: {each.state}" for each in found
+                f"{titled(each.run.name, each.run.version)}, {each.run.arm}: {each.state}"
+                + (", degraded" if each.trial.is_degraded else "")
+                for each in found
             ]
             self._events.append("skill_outcome", run_id=run_id, tenant=tenant, data=data)
         if self._learner is not None:

@@ -14,11 +14,11 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from placet.memory.adding import Adding
+from placet.memory.adding import add_facts, add_tallies
 from placet.memory.fact import Fact
 from placet.memory.in_memory import of_the_past, rough_score, without_label
 from placet.memory.rows import FactRows, Stored, chunks, count, known_tenant, tenant_number
-from placet.memory.store import Candidate, FactFilter, Frequencies, Pruned, VectorChanges
+from placet.memory.store import Candidate, FactFilter, Frequencies, Pruned, Tally, VectorChanges
 from placet.memory.tables import MIGRATIONS, condition, marks, match, optional, term_counts
 from placet.storage.database import Database
 from placet.storage.migrate import migrate
@@ -27,12 +27,14 @@ from placet.storage.transaction import Transaction, Value, searchable
 T = TypeVar("T")
 _OLD_RUN_S = 30 * 86_400.0
 """After that it does not matter any more what a run has read."""
+_WITH_TALLIES = 2
+"""Version of the tables that have counts; an older one may be read where nothing can be written."""
 _OVER = "(f.invalidated <= ? OR f.valid_until <= ?)"
 
 
 def has_memory(database: Database) -> bool:
     """Whether a fact was ever stored there. Whoever only reads cannot create the tables to find out."""
-    return database.read(lambda t: t.has_table("memory_facts"))
+    return database.has_table("memory_facts")
 
 
 class SqlFacts:
@@ -49,23 +51,17 @@ class SqlFacts:
         """
         self._database = database
         self._rows = FactRows(database.name)
-        migrate(database, MIGRATIONS)
+        self._version = migrate(database, MIGRATIONS)
 
     # Writing
 
     def add(self, facts: Sequence[Fact]) -> list[str]:
         """Store facts, all or none."""
-        by_tenant: dict[str | None, dict[str, Fact]] = {}
-        for fact in facts:
-            by_tenant.setdefault(fact.tenant, {}).setdefault(fact.id, fact)
+        return self._write(lambda t: add_facts(t, facts, self._rows))
 
-        def work(t: Transaction) -> list[str]:
-            added: list[str] = []
-            for tenant, given in by_tenant.items():
-                added += Adding(self._rows, t, tenant_number(t, tenant), given).run()
-            return added
-
-        return self._write(work)
+    def tally(self, tenant: str | None, counts: Mapping[str, Tally], *, is_total: bool = False) -> None:
+        """Count how often facts helped."""
+        self._write(lambda t: add_tallies(t, tenant, counts, is_total=is_total))
 
     def invalidate(self, tenant: str | None, id: str, at: float) -> bool:
         """Record that a fact is not true any more."""
@@ -110,7 +106,8 @@ class SqlFacts:
                 t.execute("DELETE FROM memory_facts WHERE place = ?", (place,))
                 t.execute("DELETE FROM memory_text WHERE rowid = ?", (place,))
                 t.execute("DELETE FROM memory_vectors WHERE place = ?", (place,))
-                t.execute("DELETE FROM memory_recalled WHERE tenant = ? AND id = ?", (number, searchable(id)))
+                for table in ("memory_recalled", "memory_tallies"):
+                    t.execute(f"DELETE FROM {table} WHERE tenant = ? AND id = ?", (number, searchable(id)))
             for _, fact in gone:
                 for beside in self._rows.beside(t, number, fact):
                     self._rows.reindex(t, number, beside)
@@ -363,3 +360,23 @@ class SqlFacts:
             )
         )
         return list(self._rows.facts(rows))
+
+    def tallies(self, tenant: str | None, ids: Sequence[str]) -> dict[str, Tally]:
+        """The counts of facts."""
+        if self._version < _WITH_TALLIES:
+            return {}
+
+        def work(t: Transaction) -> dict[str, Tally]:
+            number = known_tenant(t, tenant)
+            found: dict[str, Tally] = {}
+            for chunk in chunks(dict.fromkeys(ids)):
+                by_column = {searchable(id): id for id in chunk}
+                rows = t.execute(
+                    "SELECT id, wins, losses, at FROM memory_tallies"
+                    f" WHERE tenant = ? AND id IN ({marks(chunk)})",
+                    [number, *by_column],
+                )
+                found |= {by_column[id]: Tally(int(w), int(n), float(at)) for id, w, n, at in rows}
+            return found
+
+        return self._database.read(work)

@@ -17,6 +17,9 @@ from placet.memory.analysis import Indexed
 from placet.memory.fact import Fact, FactScope, is_believed
 
 ANYWHERE = FactScope()
+RECORDS = ("repair", "round")
+"""Kinds of facts that coding sessions and loops record about their own work. A query finds them only if it
+names the kind."""
 
 
 class FactFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +34,7 @@ class FactFilter(msgspec.Struct, frozen=True, kw_only=True):
     scope: FactScope | None = ANYWHERE
     """Scope of the query. `None`: facts of every scope."""
     kinds: tuple[str, ...] = ()
-    """Kinds of facts. Empty: all."""
+    """Kinds of facts. Empty: all but `RECORDS`."""
     tags: tuple[str, ...] = ()
     """Tags that a fact must have, all of them."""
     with_secret: bool = True
@@ -60,7 +63,7 @@ class FactFilter(msgspec.Struct, frozen=True, kw_only=True):
         """
         return (
             (self.scope is None or scope.covers(self.scope))
-            and (not self.kinds or kind in self.kinds)
+            and (kind in self.kinds if self.kinds else kind not in RECORDS)
             and set(self.tags) <= set(tags)
             and (self.with_secret or not is_secret)
         )
@@ -120,6 +123,17 @@ class VectorChanges(NamedTuple):
     """How many facts were ever forgotten; if that has changed, everything must be read again."""
     rows: Sequence[VectorRow]
     """The facts that have changed."""
+
+
+class Tally(NamedTuple):
+    """How often a fact helped where it was used."""
+
+    wins: int = 0
+    """How often it helped."""
+    losses: int = 0
+    """How often it did not."""
+    at: float = 0.0
+    """When that was last counted, in seconds since the epoch."""
 
 
 class Pruned(NamedTuple):
@@ -286,6 +300,26 @@ class FactStore(Protocol):
         Args:
             tenant: The tenant.
             run_id: Id of the run.
+        """
+        ...
+
+    def tally(self, tenant: str | None, counts: Mapping[str, Tally], *, is_total: bool = False) -> None:
+        """Count how often facts helped; unknown ids are ignored.
+
+        Args:
+            tenant: The tenant.
+            counts: By id, what is added to the counts so far. The later time stands.
+            is_total: The counts are totals of somebody else's: nothing is added, the larger numbers stand,
+                and the time only counts for facts that had no counts.
+        """
+        ...
+
+    def tallies(self, tenant: str | None, ids: Sequence[str]) -> dict[str, Tally]:
+        """Return the counts of facts by id; facts without counts are left out.
+
+        Args:
+            tenant: The tenant.
+            ids: Ids of facts.
         """
         ...
 

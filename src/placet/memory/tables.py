@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from placet.memory.analysis import Indexed
-from placet.memory.store import FactFilter
+from placet.memory.store import RECORDS, FactFilter
 from placet.storage.migrate import ByDialect, Migrations
 from placet.storage.transaction import Dialect, Transaction, Value, searchable
 
@@ -62,8 +62,13 @@ MIGRATIONS = Migrations(
             ),
             "CREATE TABLE memory_recalled (tenant BIGINT NOT NULL, run TEXT NOT NULL, id TEXT NOT NULL,"
             " at DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, run, id))",
-        ]
+        ],
+        [
+            "CREATE TABLE memory_tallies (tenant BIGINT NOT NULL, id TEXT NOT NULL, wins BIGINT NOT NULL,"
+            " losses BIGINT NOT NULL, at DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, id))",
+        ],
     ],
+    readable_from=1,
 )
 
 _HAS_TAG: Mapping[Dialect, str] = {"sqlite": "instr(f.tags, ?) > 0", "postgres": "strpos(f.tags, ?) > 0"}
@@ -82,6 +87,9 @@ def condition(where: FactFilter, tenant: int, dialect: Dialect) -> tuple[str, li
     if where.kinds:
         parts.append(f"f.kind IN ({marks(where.kinds)})")
         values += map(searchable, where.kinds)
+    else:
+        parts.append(f"f.kind NOT IN ({marks(RECORDS)})")
+        values += RECORDS
     for tag in where.tags:
         parts.append(_HAS_TAG[dialect])
         values.append(f"{SPLIT}{searchable(tag)}{SPLIT}")

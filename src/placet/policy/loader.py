@@ -37,7 +37,7 @@ from placet.policy.calls import Calls
 from placet.policy.case import Rule
 from placet.policy.rule import DeclaredRule
 from placet.policy.sources import ValueSource
-from placet.policy.toml_file import TomlFile, listing
+from placet.policy.toml_file import TomlFile, listing, problem_of
 
 _KINDS: dict[str, type[Rule]] = {str(kind.__struct_config__.tag): kind for kind in get_args(DeclaredRule)}
 _CHOICES = {"risk": list(get_args(Risk)), "mark": list(get_args(Mark)), "marks": list(get_args(Mark))}
@@ -50,7 +50,6 @@ _TABLES: dict[str, tuple[type[Calls], str]] = {
 _PATTERNS = ("pattern", "matching")
 """Keys that hold a regular expression, in whichever rule."""
 _EXAMPLE = 'Write at least:  [[rule]]  name = "no-shell"  kind = "deny_tool"  tool = "shell"'
-_MSGSPEC = re.compile(r"^(?P<problem>.*?)(?: - at `\$\.?(?P<place>.*)`)?$", re.DOTALL)
 
 
 def load_policies(path: Path | str) -> list[tuple[str, Rule]]:
@@ -129,9 +128,8 @@ def read_document(path: Path, data: bytes) -> dict[str, Any]:
     """
     file = TomlFile(str(path))
     document = read_toml(file, data)
+    file.check_keys(document, ("rule", "case"), "", "the file")
     for key in document:
-        if key not in ("rule", "case"):
-            file.unknown(key, ["rule", "case"], key, "the file")
         file.tables(document[key], key, f"Begin each {key} with a line [[{key}]].")
     return document
 
@@ -210,9 +208,7 @@ def _rule(file: TomlFile, table: dict[str, Any], place: str) -> tuple[str, Rule]
         file.no_choice(kind, list(_KINDS), f"{place}.kind", "kind of rule")
     fields = {field.name: field for field in msgspec.structs.fields(struct)}
     given = {key: value for key, value in table.items() if key not in ("name", "kind")}
-    for key in given:
-        if key not in fields:
-            file.unknown(key, ["name", "kind", *fields], f"{place}.{key}", f"a {kind} rule")
+    file.check_keys(table, ["name", "kind", *fields], place, f"a {kind} rule")
     for key, field in fields.items():
         if field.required and key not in given:
             file.fail(
@@ -240,11 +236,8 @@ def _convert(file: TomlFile, given: dict[str, Any], struct: type[Rule], place: s
             "Write a text or a finite number.",
         )
     except msgspec.ValidationError as error:
-        match = _MSGSPEC.match(str(error))
-        assert match is not None
-        problem = _lower(match["problem"].replace("`", "'"))
-        key = f"{place}.{match['place']}" if match["place"] else place
-        choices = _CHOICES.get(re.sub(r"\[.*?\]", "", match["place"] or "").rpartition(".")[2])
+        problem, key = problem_of(error, place)
+        choices = _CHOICES.get(re.sub(r"\[.*?\]", "", key.removeprefix(place)).rpartition(".")[2])
         if choices is not None and (wrong := re.match(r"invalid enum value '(.*)'$", problem, re.DOTALL)):
             file.no_choice(wrong[1], choices, key, key.rpartition(".")[2].partition("[")[0])
         file.fail(problem, key, "Give it a value of that kind." if problem.startswith("expected") else "")
@@ -259,9 +252,7 @@ def _check_tables(file: TomlFile, given: dict[str, Any], place: str) -> None:
             tables = [(f"{place}.{key}[{position}]", table) for position, table in enumerate(value)]
         for where, table in tables:
             if isinstance(table, dict):
-                for name in table:
-                    if name not in struct.__struct_fields__:
-                        file.unknown(name, struct.__struct_fields__, f"{where}.{name}", owner)
+                file.check_keys(table, struct.__struct_fields__, where, owner)
 
 
 def _check_patterns(file: TomlFile, given: dict[str, Any], place: str) -> None:

@@ -286,6 +286,8 @@ def _go_on(part: Part, log: str, again: str, resume: str, now: float, plan: str)
                 f"A command of {_names(nonzero)} did not succeed. Read its output; when the cause is fixed:",
                 again,
             )
+        case "succeeded" if plan == _UNKNOWN.plan:
+            yield Advice("Nothing is left to do.")
         case "succeeded":
             yield Advice(
                 "Nothing is left to do. To see the plan as a picture:", f"placet graph {plan} -o plan.svg"

@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from rich.text import Text
 
-from placet.render.call_facts import confinement_words, recovery_words
+from placet.ir.call_facts import Confinement, Recovery
+from placet.render.call_facts import format_confinement, format_recovery
 from placet.render.columns import Column, draw_columns
 from placet.render.diff import diff_block
 from placet.render.text import count, moment
@@ -157,9 +159,9 @@ def approval_lines(approval: Data, now: float, width: int, *, is_whole: bool = F
 def _call_facts(approval: Data) -> Iterator[tuple[str, str]]:
     """What confines the call, and what undoes it; of an older question what its tool declared."""
     if approval["confinement"] is not None:
-        yield "confinement", confinement_words(approval["confinement"])
+        yield "confinement", format_confinement(msgspec.convert(approval["confinement"], Confinement))
     if approval["recovery"] is not None:
-        yield "undo", recovery_words(approval["recovery"])
+        yield "undo", format_recovery(msgspec.convert(approval["recovery"], Recovery))
     else:
         yield "undoing", approval["reversibility"]
 

@@ -163,6 +163,11 @@ def _happened(events: Sequence[Event], place: str, *, is_stored: bool) -> Iterat
                 )
             case "coding_question_asked":
                 yield Text(f"    {mark}? it asked: {clean(_word(said, 'text'), _LONG)}", style="yellow")
+            case "coding_question_closed":
+                by = clean(_word(said, "by"), _LONG)
+                yield Text(
+                    f"    {mark}{f'{by} answered.' if by else 'nobody answered in time.'}", style="dim"
+                )
             case "coding_published":
                 branch, commit = (clean(truncate(_word(said, name), 100)) for name in ("branch", "commit"))
                 yield Text(f"  ✓ It was published as {branch} ({commit[:10]}).", style="green")

@@ -223,6 +223,7 @@ class History:
                     if step.status == "canceled":
                         # It had not begun, and now it may.
                         step.status, step.error, step.ended, step.ended_at = "proposed", None, None, None
+            self._settle(data)
             for part in self.parts.values():
                 # How it ended does not count: it goes on.
                 part.outcome = part.error = part.ended = None
@@ -254,6 +255,16 @@ class History:
                 if action_id in part.steps and name in part.steps[action_id].approvals:
                     return part
         return self._part(event.proposal_id)
+
+    def _settle(self, data: Mapping[str, JsonValue]) -> None:
+        """Note what was decided about actions whose outcome nobody knew."""
+        decided, by = data.get("decided"), data.get("decided_by")
+        for name, what in decided.items() if isinstance(decided, dict) else ():
+            for part in self.parts.values():
+                step = part.steps.get(name)
+                if step is not None and step.status in ("executing", "unknown"):
+                    step.settled = what if isinstance(what, str) else None
+                    step.settled_by = _text(by, name) if isinstance(by, dict) else None
 
     def _resumption(self, event: Event) -> Resumption:
         last = self.last
@@ -338,7 +349,7 @@ class History:
         if kind == "action_validated":
             step.status = "validated"
         elif kind == "action_executing":
-            step.status = "executing"
+            step.status, step.settled = "executing", None
             step.started = step.started or event.time
             step.began_at = step.began_at or self.events
             step.tool = step.tool or _text(data, "tool")

@@ -39,7 +39,7 @@ _SIGNS: dict[str, tuple[str, str, str]] = {
     "reported": ("·", "reported", "cyan"),
     "proceeded": ("✓", "proceeded", "green"),
     "escalated": ("?", "escalated", "bold yellow"),
-    "budget_exhausted": ("$", "budget exhausted", "yellow"),
+    "budget_exhausted": ("◐", "budget exhausted", "yellow"),
     "failed": ("✗", "failed", "bold red"),
     "stopped": ("■", "stopped", "yellow"),
 }
@@ -54,7 +54,7 @@ def outcome_words(data: Data) -> str:
     """What a round came to.
 
     >>> outcome_words({"outcome": "budget_exhausted", "limit": "tokens", "waiting": False})
-    '$ budget exhausted (tokens)'
+    '◐ budget exhausted (tokens)'
     """
     outcome = data.get("outcome")
     if outcome is None:

@@ -14,33 +14,30 @@ import msgspec
 
 from placet.events.run_view import ActionView, RunView
 
-WIDTH, HEIGHT = 168.0, 44.0
+WIDTH, HEIGHT = 168, 44
 """Of a box."""
-GAP_X, GAP_Y = 56.0, 14.0
+GAP_X, GAP_Y = 56, 14
 MOST_ROWS = 60
 """Boxes above each other; a layer of more takes several columns."""
 
 
-class PlacedNode(msgspec.Struct, frozen=True):
-    """Where an action is drawn."""
-
-    key: str
-    x: float
-    y: float
-    layer: int
-
-
 class PlanLayout(msgspec.Struct, frozen=True):
-    """Where everything is drawn, in units of which a box is `node_width` by `node_height`."""
+    """Where everything is drawn, in units of which a box is `node_width` by `node_height`. Lists instead of
+    objects: there may be thousands of actions."""
 
-    nodes: list[PlacedNode]
-    edges: list[tuple[str, str]]
-    """From what is needed to what needs it."""
+    keys: list[str]
+    """Keys of the actions."""
+    x: list[int]
+    """Left edge of each action's box."""
+    y: list[int]
+    """Upper edge of each action's box."""
+    edges: list[tuple[int, int]]
+    """From what is needed to what needs it, as positions in `keys`."""
     layers: int
-    width: float
-    height: float
-    node_width: float = WIDTH
-    node_height: float = HEIGHT
+    width: int
+    height: int
+    node_width: int = WIDTH
+    node_height: int = HEIGHT
 
 
 def lay_out(view: RunView) -> PlanLayout:
@@ -50,26 +47,42 @@ def lay_out(view: RunView) -> PlanLayout:
         by_proposal.setdefault(action.proposal, []).append(action)
     order = [each.id for each in view.proposals if each.id in by_proposal]
     order += [each for each in by_proposal if each not in set(order)]
-    nodes: list[PlacedNode] = []
-    left, number = 0.0, 0
-    for proposal in order:
-        for layer in _layers(by_proposal[proposal]):
-            columns = -(-len(layer) // MOST_ROWS)
-            rows = -(-len(layer) // columns)
-            for place, key in enumerate(layer):
-                x = left + place // rows * (WIDTH + GAP_Y)
-                nodes.append(PlacedNode(key, x, place % rows * (HEIGHT + GAP_Y), number))
-            left += columns * (WIDTH + GAP_Y) - GAP_Y + GAP_X
-            number += 1
-    _centre(nodes)
-    known = set(view.actions)
+    layers = [layer for proposal in order for layer in _layers(by_proposal[proposal])]
+    shapes = [_shape(len(layer)) for layer in layers]
+    most = max((rows for _, rows in shapes), default=0)
+    keys: list[str] = []
+    x: list[int] = []
+    y: list[int] = []
+    left = 0
+    for layer, (columns, rows) in zip(layers, shapes, strict=True):
+        # Short layers stand beside the middle of the longest.
+        top = (most - rows) * (HEIGHT + GAP_Y) // 2
+        for place, key in enumerate(layer):
+            keys.append(key)
+            x.append(left + place // rows * (WIDTH + GAP_Y))
+            y.append(top + place % rows * (HEIGHT + GAP_Y))
+        left += columns * (WIDTH + GAP_Y) - GAP_Y + GAP_X
+    places = {key: place for place, key in enumerate(keys)}
     return PlanLayout(
-        nodes=nodes,
-        edges=[(dep, key) for key, each in view.actions.items() for dep in each.deps if dep in known],
-        layers=number,
-        width=max((node.x for node in nodes), default=0.0) + WIDTH,
-        height=max((node.y for node in nodes), default=0.0) + HEIGHT,
+        keys=keys,
+        x=x,
+        y=y,
+        edges=[
+            (places[dep], place)
+            for place, key in enumerate(keys)
+            for dep in view.actions[key].deps
+            if dep in places
+        ],
+        layers=len(layers),
+        width=max(x, default=0) + WIDTH,
+        height=max(y, default=0) + HEIGHT,
     )
+
+
+def _shape(size: int) -> tuple[int, int]:
+    """Columns and rows of a layer."""
+    columns = -(-size // MOST_ROWS)
+    return columns, -(-size // columns)
 
 
 def _layers(actions: Sequence[ActionView]) -> list[list[str]]:
@@ -111,14 +124,3 @@ def _levels(deps: Mapping[str, Sequence[str]]) -> dict[str, int]:
 def _mean(values: Iterable[int]) -> float:
     found = list(values)
     return sum(found) / len(found) if found else 0.0
-
-
-def _centre(nodes: list[PlacedNode]) -> None:
-    """Put short layers beside the middle of the longest."""
-    tallest: dict[int, float] = {}
-    for node in nodes:
-        tallest[node.layer] = max(tallest.get(node.layer, 0.0), node.y)
-    most = max(tallest.values(), default=0.0)
-    nodes[:] = [
-        PlacedNode(node.key, node.x, node.y + (most - tallest[node.layer]) / 2, node.layer) for node in nodes
-    ]

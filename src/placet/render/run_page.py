@@ -29,6 +29,7 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 75rem; p
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 code, pre, td.data { font: 12px/1.5 ui-monospace, monospace; overflow-wrap: anywhere; white-space: pre-wrap; }
 table { border-collapse: collapse; width: 100%; }
+.events td:nth-child(-n+3) { white-space: nowrap; }
 td, th { border-bottom: 1px solid var(--line); padding: .25rem .5rem; text-align: left; vertical-align: top; }
 th { position: sticky; top: 0; background: Canvas; }
 .scroll { overflow: auto; max-height: 40rem; border: 1px solid var(--line); border-radius: 6px; }
@@ -95,11 +96,11 @@ def _facts(view: RunView, made_at: float) -> Iterator[str]:
 
 def _graph(view: RunView) -> Iterator[str]:
     layout = lay_out(view)
-    if not layout.nodes:
+    if not layout.keys:
         return
     yield "<h2>Graph</h2>"
-    if len(layout.nodes) > _MOST_BOXES:
-        yield f'<p class="faint">{len(layout.nodes):,} actions are too many to be drawn here.</p>'
+    if len(layout.keys) > _MOST_BOXES:
+        yield f'<p class="faint">{len(layout.keys):,} actions are too many to be drawn here.</p>'
         return
     yield '<div class="scroll">'
     yield (
@@ -107,17 +108,15 @@ def _graph(view: RunView) -> Iterator[str]:
         f'height="{layout.height + 20:.0f}" role="img" aria-label="The actions of the run">'
     )
     yield from _lines(layout)
-    for node in layout.nodes:
-        yield from _box(view.actions[node.key], node.x + 10, node.y + 10, layout)
+    for key, x, y in zip(layout.keys, layout.x, layout.y, strict=True):
+        yield from _box(view.actions[key], x + 10, y + 10, layout)
     yield "</svg></div>"
 
 
 def _lines(layout: PlanLayout) -> Iterator[str]:
-    places = {node.key: node for node in layout.nodes}
     for one, other in layout.edges:
-        a, b = places[one], places[other]
-        x1, y1 = a.x + 10 + layout.node_width, a.y + 10 + layout.node_height / 2
-        x2, y2 = b.x + 10, b.y + 10 + layout.node_height / 2
+        x1, y1 = layout.x[one] + 10 + layout.node_width, layout.y[one] + 10 + layout.node_height / 2
+        x2, y2 = layout.x[other] + 10, layout.y[other] + 10 + layout.node_height / 2
         middle = (x1 + x2) / 2
         yield f'<path d="M{x1:.0f} {y1:.0f}C{middle:.0f} {y1:.0f} {middle:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"/>'
 
@@ -154,8 +153,8 @@ def _actions(view: RunView) -> Iterator[str]:
 
 
 def _events(events: Iterable[Event]) -> Iterator[str]:
-    yield '<h2>Events</h2><div class="scroll"><table><thead><tr><th>#<th>time<th>kind<th>action<th>data</tr>'
-    yield "</thead><tbody>"
+    yield '<h2>Events</h2><div class="scroll"><table class="events"><thead><tr><th>#<th>time<th>kind'
+    yield "<th>action<th>data</tr></thead><tbody>"
     for number, event in enumerate(events):
         if number >= _MOST_EVENTS:
             yield '<tr><td colspan="5">More events are in the log.</td></tr>'

@@ -82,7 +82,8 @@ def tell_step(
         line.append(f" ({clean(step.does, 60)})")
     line.append(f" {_verb(step, now)}", style=look.style)
     took = duration(step.duration_ms)
-    if took and step.status in ("succeeded", "failed", "unknown") and not step.is_cached:
+    is_timed = not step.is_cached and step.settled is None
+    if took and step.status in ("succeeded", "failed", "unknown") and is_timed:
         line.append(f" {'in' if status_of(step) == 'succeeded' else 'after'} {took}")
     if step.same_as is not None:
         line.append(f", with the answer of '{clean(step.same_as, 60)}'; no second call was made")
@@ -165,6 +166,9 @@ def _verb(step: Step, now: float) -> str:
         return "was rejected" if step.denied else "was rejected as it stands"
     if step.status in ("skipped", "canceled"):
         return f"was {step.status}"
+    if step.settled == "done" and step.status == "succeeded":
+        who = f"'{clean(step.settled_by, 60)}'" if step.settled_by else "a person"
+        return f"counts as succeeded: {who} decided that it was done, as its outcome was unknown"
     if step.is_nonzero:
         return f"ended with {exit_words(step.exit_code)}"
     return {

@@ -109,6 +109,10 @@ class Step:
     """It ran commands in a bound folder, which is as before again. What they did elsewhere stays."""
     isolation: str | None = None
     """The least that held for a command of its."""
+    settled: str | None = None
+    """What was decided about its unknown outcome, such as done; None once it has started again."""
+    settled_by: str | None = None
+    """Who decided that, where the log says so."""
     undoing: Undoing | None = None
     undoes: str | None = None
     """The action that this one took back; it runs for nothing else."""

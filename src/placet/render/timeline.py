@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from rich.text import Text
 
 from placet.events.event import Event
+from placet.events.schema import HARNESS
 from placet.ir.json_value import JsonValue
 from placet.ir.result import is_nonzero
 from placet.render.calls import came_words, given_words
@@ -255,6 +256,9 @@ def _real(found: JsonValue) -> float | None:
 
 def _answered(data: Mapping[str, JsonValue]) -> Iterator[str]:
     """Who answered, what it took, and why it was that one."""
+    if data.get("model") == HARNESS:
+        yield "by the runtime itself, for a small model"
+        return
     took = [*_took(data)]
     yield ", ".join([clean(data.get("model"), 80), *took])
     if data.get("because"):
@@ -335,6 +339,9 @@ def _of_coding(kind: str, data: Mapping[str, JsonValue]) -> Iterator[str]:
             yield from _some(data, "paths", "put back: ")
         case "coding_question_asked":
             yield clean(_word(data.get("text")) or "", _LONG)
+        case "coding_question_closed":
+            by = clean(_word(data.get("by")) or "", _LONG)
+            yield f"answered by {by}" if by else "nobody answered in time"
         case "coding_published":
             yield f"{clean(data.get('branch'), 100)} ({clean((_word(data.get('commit')) or '')[:10])})"
         case "check_started":

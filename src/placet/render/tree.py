@@ -119,7 +119,7 @@ def draw_turns(history: History, *, title: str = "", width: int = 100) -> Tree:
     head = Text(no_wrap=True)
     head.append(f"{look.sign} {clean(look.word, 30)}", style=look.style)
     head.append(f"  {clean(title or history.run_id or '', 60)}", style="bold")
-    facts = [count(len(led.turns()), "turn"), *([spent_words(led.spent)] if led.spent else ())]
+    facts = [count(led.count_turns(), "turn"), *([spent_words(led.spent)] if led.spent else ())]
     head.append(f"  {', '.join(facts)}", style="dim")
     tree = Tree(head, guide_style="dim")
     told = list(worth_telling(led.turns(), lambda turn: is_notable(turn, whole.steps)))
@@ -152,7 +152,7 @@ def _turn_line(turn: Turn, width: int) -> Text:
     said = turn.text.strip()
     if not turn.is_answered:
         said = f"no answer: {turn.failures[-1]}" if turn.failures else "no answer"
-    line = f"turn {turn.number:,}"
+    line = f"turn {turn.number:,}" + ("" if turn.is_of_model else "  read by the runtime for a small model")
     return Text(clean(f"{line}  {said}" if said else line, width), style="dim", no_wrap=True)
 
 

@@ -128,7 +128,7 @@ def _facts(history: History, led: Led, whole: Part) -> Iterator[str]:
             yield f"{took} ({waited} of it waiting for people)" if waited else took
     if led.is_chat:
         yield count(len(led.messages), "message")
-    yield count(len(turns), "turn")
+    yield count(led.count_turns(), "turn")
     yield _calls_words(turns, whole)
     if led.spent:
         yield spent_words(led.spent)
@@ -209,7 +209,7 @@ def _happened(
                 yield from _ended_message(told)
                 yield _said(message)
             told = message
-        if item.model and item.model != model:
+        if item.model and item.is_of_model and item.model != model:
             if model:
                 yield Text(f"  From here on '{clean(item.model, 80)}' answered.", style="dim")
             model = item.model
@@ -261,7 +261,9 @@ def _turn(turn: Turn, origin: float | None) -> Iterator[Text]:
         line = Text("  ")
         line.append(f"Turn {turn.number:,}", style="bold")
         said = clean(turn.text.strip(), _SHORT)
-        if turn.calls:
+        if not turn.is_of_model:
+            line.append(f": the runtime itself asked for {_names(turn.calls)}, for a small model")
+        elif turn.calls:
             line.append(f" asked for {_names(turn.calls)}")
             line.append(f", and said: {said}" if said else "")
         else:

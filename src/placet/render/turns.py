@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from placet.events.event import Event
+from placet.events.schema import HARNESS
 from placet.events.totals import count_answer
 from placet.ir.json_value import JsonValue
 from placet.render.steps import INTERRUPTED, Step
@@ -78,6 +79,11 @@ class Turn:
     made_room: list[tuple[int, int]] = field(default_factory=list)
     """How many results were shortened and how many turns left out before it, for each time."""
 
+    @property
+    def is_of_model(self) -> bool:
+        """Whether a model was asked: not where the runtime itself reads for a small model beforehand."""
+        return self.model != HARNESS
+
     def ids(self) -> list[str]:
         """What its calls are called in the log, in order."""
         return [f"t{self.number}c{n}" for n in range(1, len(self.calls) + 1)]
@@ -135,6 +141,10 @@ class Led:
     def turns(self) -> list[Turn]:
         """All of them, in order."""
         return [turn for message in self.messages for turn in message.turns]
+
+    def count_turns(self) -> int:
+        """How often the model was asked, as its limit on turns counts it."""
+        return sum(turn.is_of_model for turn in self.turns())
 
     @property
     def end(self) -> End | None:

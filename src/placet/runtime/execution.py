@@ -28,7 +28,7 @@ from placet.ir.proposal import Proposal
 from placet.ir.references import MissingPath
 from placet.ir.result import CANCELED_PREFIX, ActionResult
 from placet.ir.stop_cause import StopCause
-from placet.policy.budget import Allowance
+from placet.policy.budget import Budget
 from placet.policy.gate import Gate
 from placet.policy.marks import UNMARKED
 from placet.redaction import Redactor
@@ -74,17 +74,17 @@ class Execution(Gated):
         graph: Graph,
         gate: Gate,
         run: RunInfo,
-        allowance: Allowance,
+        budget: Budget,
         attempt: int,
         notes: Notes | None = None,
     ) -> None:
         """`attempt` is the number of the plan in its run; `notes` are kept so that it can be resumed."""
-        super().__init__(services, proposal, graph, gate, run, allowance, attempt, notes)
+        super().__init__(services, proposal, graph, gate, run, budget, attempt, notes)
         self.tool_calls = 0
         self.retries = 0
         # Looked up once: each of these is asked for every action.
         self._needs = graph.needs
-        self._has_budget = allowance.budget is not None
+        self._has_budget = budget.has_limits
         self._reporting: dict[int, Progress] = {}
         """Of calls that may say how far they have come."""
         self._tried: dict[int, tuple[AttemptFailed, int]] = {}
@@ -231,8 +231,7 @@ class Execution(Gated):
         return self._attempts(i, action, tool, key)
 
     def _reserve(self, i: int, *, is_tool_call: bool) -> bool:
-        elapsed_ms = (perf_counter() - self.run.started) * 1000 - self._allowance.waited_ms
-        if self._allowance.reserve(is_tool_call=is_tool_call, elapsed_ms=elapsed_ms):
+        if self._budget.reserve(is_tool_call=is_tool_call):
             return True
         if self.stop is None:
             self.stop = Stop("budget", "cost budget exceeded", "cost budget exceeded")
@@ -358,7 +357,7 @@ class Execution(Gated):
         elif failure is None and number:
             self.retries += 1  # Those before were made by a process that is gone.
         while True:
-            if failure is not None and not await self._wait_before(i, action, number + 1, failure):
+            if failure is not None and not await self._wait_before(i, number + 1, failure):
                 self._give_up(i, action, failure, number, tool, key, first)
                 return
             number += 1
@@ -437,7 +436,9 @@ class Execution(Gated):
             cancel=self.run.cancel or Cancel(),
             deps=self.run.deps,
             idempotency_key=f"{self.run.run_id}-{self.key(i)}",
-            on_spend=self._allowance.spend,
+            traceparent=self._traceparent(i),
+            budget=self._budget,
+            on_spend=self._budget.spend,
             on_progress=progress,
             on_command=partial(self.note, "command_ran", i),
             on_model=partial(self.note, "model_answered", i),
@@ -446,6 +447,11 @@ class Execution(Gated):
             on_label=partial(self.label, i),
         )
 
+    def _traceparent(self, i: int) -> str:
+        """Of the span of one action; of whoever called, where no spans are exported here."""
+        trace = self.run.trace
+        return trace.traceparent(trace.span(self.span_of(i))) if trace is not None else self.run.parent or ""
+
     def _may_retry(self, action: Action, made: int, failure: AttemptFailed, tool: Tool | None) -> bool:
         if action.failure_behavior != "retry" or made > action.max_retries or not failure.retry:
             return False
@@ -453,7 +459,7 @@ class Execution(Gated):
             return False  # What the tool declares wins; the plan can only ask for fewer.
         return not failure.unknown or tool is None or tool.schema.repeatable
 
-    async def _wait_before(self, i: int, action: Action, attempt: int, failure: AttemptFailed) -> bool:
+    async def _wait_before(self, i: int, attempt: int, failure: AttemptFailed) -> bool:
         """Sleep before the next attempt; false if the plan stopped meanwhile."""
         if self.results[i] is not None:
             return False  # It was given up on, and fails late.

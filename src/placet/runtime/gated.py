@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterator, Mapping, Sequence
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,7 +24,7 @@ from placet.ir.provenance import Labels
 from placet.ir.references import MissingPath, Reference, resolve
 from placet.ir.result import CANCELED_PREFIX
 from placet.ir.stop_cause import StopCause
-from placet.policy.budget import Allowance
+from placet.policy.budget import Budget
 from placet.policy.gate import Gate, Objection, of_undo
 from placet.policy.marks import NO_MARKS, UNMARKED, Flow, Inflow, Marks, labels_from, marks_from, union
 from placet.policy.permission import Answer as PostureAnswer
@@ -50,8 +49,8 @@ class Gated(WithoutCalls):
     """The part of an execution that comes before the call."""
 
     __slots__ = (
-        "_allowance",
         "_begun",
+        "_budget",
         "_cancel",
         "_find_tool",
         "_flow",
@@ -83,7 +82,7 @@ class Gated(WithoutCalls):
         graph: Graph,
         gate: Gate,
         run: RunInfo,
-        allowance: Allowance,
+        budget: Budget,
         attempt: int,
         notes: Notes | None,
     ) -> None:
@@ -95,7 +94,7 @@ class Gated(WithoutCalls):
         self._find_tool = services.tools.get
         self._references = graph.references
         self._cancel = run.cancel
-        self._allowance = allowance
+        self._budget = budget
         self.plan = attempt
         self.notes = notes
         self._owners: dict[int, int] = {}
@@ -314,7 +313,7 @@ class Gated(WithoutCalls):
 
     async def patiently(self, answer: Awaitable[Approval | None]) -> Approval | None:
         """Wait for a person; that time is nobody's budget."""
-        self._allowance.wait_begins(perf_counter())
+        self._budget.wait_begins()
         waiting = asyncio.ensure_future(answer)
         loop = asyncio.get_running_loop()
         unsubscribe = None
@@ -334,7 +333,7 @@ class Gated(WithoutCalls):
             waiting.cancel()
             if unsubscribe is not None:
                 unsubscribe()
-            self._allowance.wait_ends(perf_counter())
+            self._budget.wait_ends()
 
     def approve(self, i: int, approval: Approval) -> None:
         """A person has approved the action."""

@@ -47,6 +47,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`"done"` (it happened), `"retry"` (execute it again) or `"fail"` (it did not happen, and must not)."""
     output: Any | msgspec.UnsetType = msgspec.UNSET
     """The output of the action, as JSON. Required with `"done"` if other actions use the output."""
+    by: str | None = None
+    """Who decided; recorded in the log."""
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -82,6 +84,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The folder that it is bound to."""
     parent: str | None = None
     """The run that started it."""
+    traceparent: str | None = None
+    """W3C trace context of whoever began it."""
 
 
 LED_BY = "led_by"
@@ -113,6 +117,8 @@ class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
     elapsed_ms: float = 0.0
     tokens: int = 0
     cost: float = 0.0
+    untold: int = 0
+    unpriced: int = 0
 
 
 class Tried(_Note, frozen=True, tag="tried"):

@@ -14,7 +14,7 @@ from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
 from placet.ir.result import ProposalResult
-from placet.policy.budget import Allowance, CostBudget
+from placet.policy.budget import Budget, CostBudget
 from placet.runtime.journal import (
     Beginning,
     Choice,
@@ -190,6 +190,7 @@ class Keeping:
                     had_session=self._request.had_session,
                     workspace=self._request.workspace,
                     parent=self._request.parent,
+                    traceparent=info.parent,
                 )
             )
 
@@ -200,11 +201,11 @@ class Keeping:
             tools = tools_of(proposal, self._tools)
             self._journal.note(Replaced(number, asked, proposal, self.beginning, tools))
 
-    def notes(self, allowance: Allowance) -> Notes | None:
+    def notes(self, budget: Budget) -> Notes | None:
         """What a plan notes as it goes."""
         if self._journal is None:
             return None
-        return Notes(self._journal, self.replay, allowance, self._flusher(self._journal))
+        return Notes(self._journal, self.replay, budget, self._flusher(self._journal))
 
     @property
     def has_marks(self) -> bool:

@@ -23,6 +23,7 @@ from placet.ir.references import MissingPath
 from placet.ir.result import CANCELED_PREFIX
 from placet.ir.stop_cause import StopCause
 from placet.ir.tool_spec import Mark
+from placet.policy.budget import Spent
 from placet.policy.marks import NO_MARKS, Marks, marks_from
 from placet.runtime.calls import AttemptFailed
 from placet.runtime.guards.idempotency import Answer, call_key
@@ -49,7 +50,7 @@ from placet.validator import deduplicates
 
 if TYPE_CHECKING:
     from placet.events.log import EventLog
-    from placet.policy.budget import Allowance
+    from placet.policy.budget import Budget
     from placet.runtime.execution import Execution
 
 
@@ -105,10 +106,10 @@ class Flushing:
 class Notes:
     """The journal as one plan uses it."""
 
-    def __init__(self, journal: RunJournal, replay: Replay, allowance: Allowance, flushing: Flushing) -> None:
+    def __init__(self, journal: RunJournal, replay: Replay, budget: Budget, flushing: Flushing) -> None:
         self._journal = journal
         self._replay = replay
-        self._allowance = allowance
+        self._budget = budget
         self._flushing = flushing
         self._x: Execution
 
@@ -234,12 +235,15 @@ class Notes:
         )
 
     def _tally(self) -> Tally:
+        spent = self._budget.spent
         return Tally(
             tool_calls=self._x.tool_calls,
             retries=self._x.retries,
-            elapsed_ms=(perf_counter() - self._x.run.started) * 1000 - self._allowance.waited_ms,
-            tokens=self._allowance.tokens,
-            cost=self._allowance.cost,
+            elapsed_ms=self._budget.elapsed_ms,
+            tokens=spent.tokens,
+            cost=spent.cost,
+            untold=spent.untold,
+            unpriced=spent.unpriced,
         )
 
     def _note(self, note: Note) -> None:
@@ -269,8 +273,9 @@ class Notes:
         if tally is not None:
             x.tool_calls, x.retries = tally.tool_calls, tally.retries
             # Plans that ran at the same time may be recalled in another order than they ended in.
-            self._allowance.tokens = max(self._allowance.tokens, tally.tokens)
-            self._allowance.cost = max(self._allowance.cost, tally.cost)
+            self._budget.restore(
+                Spent(tokens=tally.tokens, cost=tally.cost, untold=tally.untold, unpriced=tally.unpriced)
+            )
 
     def _recall_ending(self, i: int, ended: Ended) -> None:
         x = self._x
@@ -287,8 +292,7 @@ class Notes:
         if result.status != "rejected":
             x.begun(i, ran, x.tools[i])
         if result.status != "rejected" and not ended.answered:
-            self._allowance.actions += 1
-            self._allowance.tool_calls += action.type == "tool_call"
+            self._budget.count(int(action.type == "tool_call"))
         if ended.took_effect:
             x.finished.append(i)
             x.bad_answers[i] = ended.bad_answer
@@ -325,8 +329,7 @@ class Notes:
         x.tool_calls += 1
         if i < x.size:
             # It was admitted before it began; what takes something back needs no budget.
-            self._allowance.actions += 1
-            self._allowance.tool_calls += 1
+            self._budget.count(1)
         if decision.choice == "done":
             x.succeed(
                 i,

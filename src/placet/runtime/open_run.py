@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from time import perf_counter
 from typing import NamedTuple
 
 import msgspec
@@ -28,7 +27,7 @@ from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
 from placet.ir.result import Outcome, ProposalResult, Status, Waiting
 from placet.ir.tool_spec import Mark
-from placet.policy.budget import Allowance, CostBudget
+from placet.policy.budget import Budget, CostBudget
 from placet.policy.gate import Gate
 from placet.policy.marks import Inflow, Marks
 from placet.policy.permission import Posture
@@ -65,10 +64,12 @@ class OpenRun(Plans):
         settings: Settings,
         gate: Gate,
         info: RunInfo,
-        allowance: Allowance,
+        budget: Budget,
+        limits: CostBudget | None,
         request: Request,
     ) -> None:
-        super().__init__(services, settings, gate, info, allowance, request)
+        super().__init__(services, settings, gate, info, budget, request)
+        self._limits = limits
         self.about: Proposal = Proposal()
         """The proposal without actions that describes the run."""
         self.parent: str | None = None
@@ -307,22 +308,27 @@ class OpenRun(Plans):
     @property
     def elapsed_ms(self) -> float:
         """How long the run has been working; time spent waiting for people is not counted."""
-        return (perf_counter() - self._info.started) * 1000 - self._allowance.waited_until(perf_counter())
+        return self._budget.elapsed_ms
+
+    @property
+    def spending(self) -> Budget:
+        """What the run has used, against its limits and those of the runs that it counts for."""
+        return self._budget
 
     @property
     def budget(self) -> CostBudget | None:
         """Limits of the run."""
-        return self._allowance.budget
+        return self._limits
 
     @property
     def tokens(self) -> int:
         """Tokens used so far."""
-        return self._allowance.tokens
+        return self._budget.spent.tokens
 
     @property
     def cost_usd(self) -> float:
         """Cost so far, in US dollars."""
-        return self._allowance.cost
+        return self._budget.spent.cost
 
     def reads(self, task: str, labels: Iterable[Mark]) -> None:
         """Note what the model is asked, and the labels of what it has read, for learning from the run.
@@ -340,11 +346,11 @@ class OpenRun(Plans):
 
     def wait_begins(self) -> None:
         """The leader waits for a person from now on; that time is nobody's."""
-        self._allowance.wait_begins(perf_counter())
+        self._budget.wait_begins()
 
     def wait_ends(self) -> None:
         """It waits no longer."""
-        self._allowance.wait_ends(perf_counter())
+        self._budget.wait_ends()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -362,18 +368,22 @@ class OpenRun(Plans):
             tokens: Number of tokens.
             cost: Cost in US dollars.
         """
-        self._allowance.spend(tokens, cost)
+        self._budget.spend(tokens, cost)
 
-    def goes_on_from(self, earlier: OpenRun) -> None:
+    def continue_from(self, earlier: OpenRun) -> None:
         """Count all that an earlier run has used as if it had been used here: tokens, money, and the time
-        since that began."""
-        self._allowance.spend(earlier._allowance.tokens, earlier._allowance.cost)
-        self._allowance.waited_ms += earlier._allowance.waited_ms
+        since that began.
+
+        Args:
+            earlier: The earlier run.
+        """
+        self._budget.continue_from(earlier._budget)
         self._info = self._info._replace(started=earlier._info.started)
 
     def used_up(self) -> str | None:
-        """Return the name of the limit that is used up, or `None`."""
-        return None if self._allowance.budget is None else self._allowance.used_up(self.elapsed_ms)
+        """Return the name of the limit that is used up, of the run or of those it counts for, or `None`."""
+        over = self._budget.exceeded()
+        return over.limit if over is not None else None
 
     # Ending
 
@@ -436,6 +446,7 @@ class OpenRun(Plans):
                     steps=self._steps,
                     task=self.brief(self._task, _LOGGED_TASK),
                     labels=tuple(sorted(self._labels)),
+                    tenant=self.tenant,
                     is_led=True,
                 )
             )

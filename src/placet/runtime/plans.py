@@ -8,7 +8,8 @@ Keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from placet.ir.result import (
     Waiting,
 )
 from placet.ir.stop_cause import StopCause
-from placet.policy.budget import Allowance
+from placet.policy.budget import Budget
 from placet.policy.gate import Gate
 from placet.policy.marks import Inflow
 from placet.runtime.account import added, description, ending, first_problem, outcome_of
@@ -46,9 +47,11 @@ from placet.runtime.run_info import RunInfo
 from placet.runtime.schedule import Schedule, Scheduler
 from placet.runtime.services import Services
 from placet.runtime.undo import undo
+from placet.trace_context import TraceContext, join_trace
 from placet.verify.report import name_few
 
 _TOLD_REASONS = 20
+_UNTRACED = nullcontext()
 
 
 class Settings(NamedTuple):
@@ -71,14 +74,14 @@ class Plans:
         settings: Settings,
         gate: Gate,
         info: RunInfo,
-        allowance: Allowance,
+        budget: Budget,
         request: Request,
     ) -> None:
         self._services = services
         self._settings = settings
         self._gate = gate
         self._info = info
-        self._allowance = allowance
+        self._budget = budget
         self._cost = CostSummary()
         self._compensations: list[CompensationResult] = []
         self._irreversible: list[str] = []
@@ -92,12 +95,47 @@ class Plans:
         self._execution: Execution | None = None
         """That of the newest plan."""
         self._request = request
+        self._outcome: Outcome | None = None
+        """How the run ended, or that it waits, once it does."""
         self._kept = Keeping(settings.journal, info, request, services)
         self._bound: BoundRun | None = None
         if settings.binding is not None:
             self._bound = BoundRun(
                 settings.binding, services.workers, info.run_id, is_journaled=settings.journal is not None
             )
+
+    # Traces
+
+    def traced(self, about: Proposal) -> AbstractContextManager[None]:
+        """Context manager: work on the run, in a span of its own where spans are exported. Runs that begin
+        inside belong to it.
+
+        Args:
+            about: The proposal that the run began with.
+        """
+        trace = self._info.trace
+        return self._in_span(about, trace) if trace is not None else _UNTRACED
+
+    @contextmanager
+    def _in_span(self, about: Proposal, trace: TraceContext) -> Iterator[None]:
+        parent = str(trace.parent) if trace.parent is not None else None
+        self.emit(
+            "run_began",
+            about.id,
+            {
+                "source": about.source,
+                "led": self._info.leader is not None,
+                "parent": parent,
+                "stretch": trace.stretch,
+                "sampled": trace.sampled,
+            },
+        )
+        try:
+            with join_trace(trace.traceparent(trace.run_span)):
+                yield
+        finally:
+            self.emit("run_left", about.id, {"outcome": self._outcome})
+            self._services.events.flush()
 
     # Taking a run up again
 
@@ -147,6 +185,9 @@ class Plans:
                 "completed": len(self._kept.replay.ended),
                 "unknown": [called[key] for key in self._kept.replay.in_flight],
                 "decided": {called[note.key]: note.decision.choice for note in decided},
+                "decided_by": {
+                    called[note.key]: note.decision.by for note in decided if note.decision.by is not None
+                },
             },
         )
 
@@ -156,8 +197,8 @@ class Plans:
         number = max(replay.plans, default=0)
         proposal = proposal_of(record, replay, number)
         graph = self._graph(proposal)
-        x = Execution(self._services, proposal, graph, self._gate, self._info, self._allowance, number)
-        notes = self._kept.notes(self._allowance)
+        x = Execution(self._services, proposal, graph, self._gate, self._info, self._budget, number)
+        notes = self._kept.notes(self._budget)
         assert notes is not None
         notes.attach(x)
         for key in replay.in_flight:
@@ -215,8 +256,8 @@ class Plans:
         """One plan of the run, which has been noted, as far as it had come before. `given` are the marks on
         what it says outright, and `typed` the texts that the person typed in the conversation it is from.
         With `quietly` nothing is recorded of it: all of it was, before."""
-        notes = self._kept.notes(self._allowance)
-        x = Execution(self._services, proposal, graph, self._gate, self._info, self._allowance, number, notes)
+        notes = self._kept.notes(self._budget)
+        x = Execution(self._services, proposal, graph, self._gate, self._info, self._budget, number, notes)
         if given is not None:
             x.give(given)
         x.typed = typed
@@ -307,12 +348,12 @@ class Plans:
         return self._close(x, outcome, x.stop.error if x.stop is not None else None)
 
     def _may_run_out(self, x: Execution) -> bool:
-        if x.size == 1 or self._allowance.budget is None:
+        if x.size == 1 or not self._budget.has_limits:
             return False
         # What has ended before the run was broken off has its share already.
         to_come = [i for i in x.graph.order if x.results[i] is None]
         calls = sum(x.actions[i].type == "tool_call" for i in to_come)
-        return self._allowance.may_run_out(len(to_come), calls)
+        return self._budget.may_run_out(len(to_come), calls)
 
     def _say_request(self, proposal_id: str) -> None:
         """On whose behalf the run is made, and what a person has lowered for it."""
@@ -375,6 +416,7 @@ class Plans:
 
     async def _end(self, result: ProposalResult) -> ProposalResult:
         """Have everything on disk. That it cannot be kept how a run ended does not change how it ended."""
+        self._outcome = result.outcome
         await self._take_back_questions(result)
         self._services.events.flush()
         try:
@@ -386,6 +428,9 @@ class Plans:
             may_go_on = self._settings.journal is not None and result.outcome in ("waiting", "canceled")
             if self._bound is not None and not may_go_on:
                 self._bound.drop()
+            if self._settings.journal is not None:
+                # Only now: whoever hears of it and reads the row finds how the run ended.
+                self.emit("run_ended", result.proposal_id, {"outcome": result.outcome})
         if self._services.after_run is not None and result.outcome not in ("waiting", "canceled"):
             try:
                 await self._services.after_run(result.run_id, self._info.tenant)

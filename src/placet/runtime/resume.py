@@ -198,8 +198,8 @@ def decisions(
         plan, position, is_undo = parse_key(names[name])
         proposal = proposal_of(record, replay, plan)
         if decision.output is not msgspec.UNSET:
-            decision = Decision(
-                choice=decision.choice, output=copy_json(decision.output, f"the output of '{name}'")
+            decision = msgspec.structs.replace(
+                decision, output=copy_json(decision.output, f"the output of '{name}'")
             )
         elif decision.choice == "done" and not is_undo:
             if needs_output(proposal, proposal.actions[position].id):

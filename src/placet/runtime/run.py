@@ -19,7 +19,7 @@ from placet.errors import DecodeError
 from placet.ir.codec import decode_proposal
 from placet.ir.proposal import Proposal
 from placet.ir.result import ProposalResult
-from placet.policy.budget import Allowance
+from placet.policy.budget import Budget
 from placet.policy.gate import Gate
 from placet.runtime.account import failed_actions, steps_of
 from placet.runtime.calls import words_of
@@ -43,12 +43,12 @@ class Run(Plans):
         settings: Settings,
         gate: Gate,
         info: RunInfo,
-        allowance: Allowance,
+        budget: Budget,
         check: Callable[[Proposal], Report],
         request: Request,
     ) -> None:
         """`check` verifies a replanned proposal before it is executed."""
-        super().__init__(services, settings, gate, info, allowance, request)
+        super().__init__(services, settings, gate, info, budget, request)
         self._check = check
         self._attempt = 0
 
@@ -240,6 +240,7 @@ class Run(Plans):
                     attempts=self._attempt + 1,
                     steps=steps_of(x, result),
                     labels=tuple(sorted({mark for i in range(x.size) for mark in x.marks_of(i)})),
+                    tenant=self._info.tenant,
                 )
             )
         except KeyboardInterrupt:

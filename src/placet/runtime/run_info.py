@@ -10,9 +10,11 @@ import time
 from typing import Any, NamedTuple
 
 from placet.errors import UsageError
+from placet.events.sink import Tracer
 from placet.ir.proposal import new_id
 from placet.runtime.scope import Scope, tenant_of
 from placet.tools.context import Cancel
+from placet.trace_context import TraceContext, current_traceparent, parse_traceparent
 
 
 class RunInfo(NamedTuple):
@@ -29,6 +31,10 @@ class RunInfo(NamedTuple):
     """The agent or assistant that sends the plans, where the run gets them one after the other."""
     deps: Any = None
     """The caller's own objects for tools. Never stored, never logged."""
+    parent: str | None = None
+    """W3C `traceparent` of whoever began the run."""
+    trace: TraceContext | None = None
+    """How its spans are exported; `None` if they are not."""
 
 
 def run_info(
@@ -39,20 +45,32 @@ def run_info(
     trace_id: str | None = None,
     elapsed_ms: float = 0.0,
     deps: Any = None,
+    parent: str | None = None,
+    tracer: Tracer | None = None,
 ) -> RunInfo:
     """What a run is known by that begins now; or goes on, after it was at work for `elapsed_ms`.
+
+    `parent` is the traceparent with which it began, and `tracer` who exports its spans.
 
     Raises:
         UsageError: `run_id` is no name.
     """
     if run_id is not None and (type(run_id) is not str or not run_id):
         raise UsageError(f"run_id is {run_id!r}; name the run with a text, or leave it out.")
+    own, parent = trace_id or os.urandom(16).hex(), parent or current_traceparent()
+    trace = None
+    if tracer is not None:
+        # What was exported when the run was left cannot be changed any more: it goes on in spans of its own.
+        stretch = os.urandom(4).hex() if trace_id is not None else ""
+        trace = tracer.trace_run(own, parse_traceparent(parent), stretch)
     return RunInfo(
         run_id or new_id(),
-        trace_id or os.urandom(16).hex(),
+        own,
         tenant_of(scope),
         cancel,
         time.perf_counter() - elapsed_ms / 1000,
         scope.caller_id if scope is not None else None,
         deps=deps,
+        parent=parent,
+        trace=trace,
     )

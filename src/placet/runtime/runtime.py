@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from placet.approvals.ledger import ApprovalLedger
@@ -26,7 +27,7 @@ from placet.ir.proposal import Proposal, new_id, with_source
 from placet.ir.result import ProposalResult
 from placet.ir.tool_spec import ToolSchema
 from placet.planner.score import Feedback, rank
-from placet.policy.budget import Allowance, CostBudget
+from placet.policy.budget import Budget, CostBudget
 from placet.policy.capabilities import CapabilitySet
 from placet.policy.case import Rule
 from placet.policy.engine import PolicyCallable, PolicySet
@@ -216,6 +217,9 @@ class Runtime:
         """The permissions; the name of a posture has become `Permissions`. May be replaced between runs."""
         self.budget = budget
         """Limits on each run. May be replaced between runs."""
+        self.counts_for: Budget | None = None
+        """Budget that every run counts against as well, unless its call names another. May be replaced
+        between runs."""
         self._isolation = None if isolation is None else _isolation_of(isolation)
         self.tools: Registry = Registry(None if isolation is None else _withholding(isolation))
         """The registered tools."""
@@ -361,6 +365,7 @@ class Runtime:
             isolation=isolation,
             deps=self.deps,
         )
+        made.counts_for = self.counts_for
         made.tools.elsewhere |= self.tools.all_known()
         desk = self._services.desk
         if desk is not None and asks:
@@ -392,6 +397,7 @@ class Runtime:
         for each in found:
             if each is not None:
                 made.tools.add(each)
+        made.counts_for = self.counts_for
         made.tools.elsewhere |= self.tools.all_known()
         made._services = self._services._replace(tools=made.tools)
         made._settings = self._settings._replace(replan=None, binding=None)
@@ -765,7 +771,8 @@ class Runtime:
         with self._at_work.one_more():
             await self._check_isolation()
             run = self._run(session, scope, cancel, run_id, budget, deps=deps)
-            return await passing_on_cancellation(Run.execute(run, decoded))
+            with run.traced(decoded):
+                return await passing_on_cancellation(Run.execute(run, decoded))
 
     def execute_sync(
         self,
@@ -840,10 +847,12 @@ class Runtime:
                 run_id,
                 record.budget,
                 trace_id=record.trace_id,
+                traceparent=record.traceparent,
                 elapsed_ms=Replay(taken.notes).tally.elapsed_ms,
                 deps=deps,
             )
-            return await passing_on_cancellation(run.resume(taken, decide or {}))
+            with run.traced(record.proposal):
+                return await passing_on_cancellation(run.resume(taken, decide or {}))
 
     async def _take(
         self, run_id: str, session: str | None, decide: Mapping[str, Decision | Choice] | None
@@ -886,6 +895,7 @@ class Runtime:
         budget: CostBudget | None = None,
         by_call: CallByCall | None = None,
         parent: str | None = None,
+        counts_for: Budget | None = None,
         deps: Any = None,
     ) -> AsyncIterator[OpenRun]:
         """Open a run that receives its plans one after the other.
@@ -900,15 +910,25 @@ class Runtime:
             about: A proposal without actions that describes the run.
             by_call: Answers for single calls, asked before the permissions.
             parent: Id of the run that starts this one; lists show it below that run.
+            counts_for: `OpenRun.spending` of the run whose limits this one counts against as well.
         """
         with self._at_work.one_more():
             await self._check_isolation()
             run = self._open(
-                session, scope, cancel, run_id or new_id(), budget, by_call, parent=parent, deps=deps
+                session,
+                scope,
+                cancel,
+                run_id or new_id(),
+                budget,
+                by_call,
+                parent=parent,
+                counts_for=counts_for,
+                deps=deps,
             )
             await run.begin(about)
             try:
-                yield run
+                with run.traced(run.about):
+                    yield run
             finally:
                 run.release()
 
@@ -921,6 +941,7 @@ class Runtime:
         session: str | None = None,
         cancel: Cancel | None = None,
         by_call: CallByCall | Callable[[Proposal, Scope | None, Posture | None], CallByCall] | None = None,
+        counts_for: Budget | None = None,
         deps: Any = None,
     ) -> AsyncIterator[OpenRun]:
         """Open a run of `open_run` again, after it was interrupted or while it waits.
@@ -933,6 +954,7 @@ class Runtime:
         Args:
             by_call: Answers for single calls, or a function that makes them from the proposal and the scope
                 with which the run began, and the posture that a person has set since.
+            counts_for: As for `open_run`; what the run used before counts once.
         """
         with self._at_work.one_more():
             await self._check_isolation()
@@ -957,12 +979,15 @@ class Runtime:
                 record.budget,
                 by_call,
                 trace_id=record.trace_id,
+                traceparent=record.traceparent,
                 elapsed_ms=replay.elapsed_ms,
+                counts_for=counts_for,
                 deps=deps,
             )
             try:
                 await run.take_up(taken, decide or {})
-                yield run
+                with run.traced(run.about):
+                    yield run
             finally:
                 run.release()
 
@@ -976,24 +1001,37 @@ class Runtime:
         by_call: CallByCall | None,
         *,
         trace_id: str | None = None,
+        traceparent: str | None = None,
         elapsed_ms: float = 0.0,
         parent: str | None = None,
+        counts_for: Budget | None = None,
         deps: Any = None,
     ) -> OpenRun:
         gate = self._gate(session, scope, by_call)
+        info = run_info(
+            scope,
+            cancel,
+            run_id,
+            trace_id=trace_id,
+            elapsed_ms=elapsed_ms,
+            deps=self.deps if deps is None else deps,
+            parent=traceparent,
+            tracer=self.events.tracer,
+        )
+        limits = self._budget(budget)
         return OpenRun(
             self._services,
             self._settings._replace(replan=None, binding=None),
             gate,
-            run_info(
-                scope,
-                cancel,
-                run_id,
-                trace_id=trace_id,
-                elapsed_ms=elapsed_ms,
-                deps=self.deps if deps is None else deps,
+            info,
+            Budget(
+                limits,
+                parent=counts_for or self.counts_for,
+                name=run_id,
+                clock=perf_counter,
+                started=info.started,
             ),
-            Allowance(self._budget(budget)),
+            limits,
             self._request(gate, session, scope, budget)._replace(workspace=None, parent=parent),
         )
 
@@ -1039,7 +1077,8 @@ class Runtime:
             with self._at_work.one_more():
                 await self._check_isolation()
                 run = self._run(session, scope, cancel, None, None, replans=False, deps=deps)
-                return await passing_on_cancellation(Run.execute(run, proposal, must_succeed=True))
+                with run.traced(proposal):
+                    return await passing_on_cancellation(Run.execute(run, proposal, must_succeed=True))
 
         return await first_success(proposals, ranked, attempt, feedback=feedback, cancel=cancel)
 
@@ -1058,24 +1097,34 @@ class Runtime:
         *,
         replans: bool = True,
         trace_id: str | None = None,
+        traceparent: str | None = None,
         elapsed_ms: float = 0.0,
         deps: Any = None,
     ) -> Run:
         settings = self._settings if replans else self._settings._replace(replan=None)
         gate = self._gate(session, scope)
+        info = run_info(
+            scope,
+            cancel,
+            run_id,
+            trace_id=trace_id,
+            elapsed_ms=elapsed_ms,
+            deps=self.deps if deps is None else deps,
+            parent=traceparent,
+            tracer=self.events.tracer,
+        )
         return Run(
             self._services,
             settings,
             gate,
-            run_info(
-                scope,
-                cancel,
-                run_id,
-                trace_id=trace_id,
-                elapsed_ms=elapsed_ms,
-                deps=self.deps if deps is None else deps,
+            info,
+            Budget(
+                self._budget(budget),
+                parent=self.counts_for,
+                name=info.run_id,
+                clock=perf_counter,
+                started=info.started,
             ),
-            Allowance(self._budget(budget)),
             # By the run's own gate, which knows what has run so far.
             lambda p: self._verify(p, gate, scope, budget, MAX_ACTIONS),
             self._request(gate, session, scope, budget),

@@ -125,7 +125,7 @@ class SqlTrajectories:
         if limit is not None:
             sql += " LIMIT ?"
             values.append(limit)
-        rows = self._database.read(lambda t: t.execute(sql, values))
+        rows = self._database.select(sql, values)
         decode = msgspec.json.Decoder(Trajectory).decode
         found: list[Trajectory] = []
         for (body,) in reversed(rows):
@@ -180,15 +180,13 @@ class SqlCheckpoints:
             msgspec.json.encode(checkpoint.metadata).decode(),
             body.decode(),
         )
-        self._database.write(
-            lambda t: t.execute(
-                "INSERT INTO checkpoints (id, created, format, sha256, metadata, body)"
-                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET created = excluded.created,"
-                " format = excluded.format, sha256 = excluded.sha256, metadata = excluded.metadata,"
-                " body = excluded.body",
-                row,
-            )
-        ).result()
+        self._database.execute(
+            "INSERT INTO checkpoints (id, created, format, sha256, metadata, body)"
+            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET created = excluded.created,"
+            " format = excluded.format, sha256 = excluded.sha256, metadata = excluded.metadata,"
+            " body = excluded.body",
+            row,
+        )
         return checkpoint.id
 
     def load(self, id: str) -> Checkpoint:
@@ -202,10 +200,8 @@ class SqlCheckpoints:
             StorageError: the database cannot be read.
         """
         name = f"Checkpoint '{id}' in {self._database.name}"
-        rows = self._database.read(
-            lambda t: t.execute(
-                "SELECT format, sha256, body FROM checkpoints WHERE id = ?", (searchable(id),)
-            )
+        rows = self._database.select(
+            "SELECT format, sha256, body FROM checkpoints WHERE id = ?", (searchable(id),)
         )
         if not rows:
             raise CheckpointError(f"{name} does not exist. List those that do.")
@@ -228,9 +224,7 @@ class SqlCheckpoints:
             CheckpointError: an entry is damaged; names it.
             StorageError: the database cannot be read.
         """
-        rows = self._database.read(
-            lambda t: t.execute("SELECT id, created, metadata FROM checkpoints ORDER BY created, id")
-        )
+        rows = self._database.select("SELECT id, created, metadata FROM checkpoints ORDER BY created, id")
         return [self._entry(*row) for row in rows]
 
     def _entry(self, id: str, created: float, metadata: str) -> KeptCheckpoint:
@@ -252,4 +246,4 @@ class SqlCheckpoints:
             StorageError: the database cannot be written.
         """
         work = "DELETE FROM checkpoints WHERE id = ? RETURNING id"
-        return bool(self._database.write(lambda t: t.execute(work, (searchable(id),))).result())
+        return bool(self._database.execute(work, (searchable(id),)))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -72,6 +72,8 @@ class Trajectory(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """What a model was asked that led the run; empty for a plan."""
     labels: tuple[Mark, ...] = ()
     """Labels of what the run has read."""
+    tenant: str | None = None
+    """Tenant of the run."""
     is_led: bool = False
     """Whether a model led the run: then `outcome` is only how it ended, and whether it did what it was for is
     said by others."""
@@ -94,6 +96,20 @@ class TrajectoryStore(Protocol):
         ...
 
 
+@runtime_checkable
+class TrajectoryReader(TrajectoryStore, Protocol):
+    """Protocol of stores whose trajectories can be read again."""
+
+    def read(self, run: str | None = None, limit: int | None = None) -> list[Trajectory]:
+        """Return trajectories, oldest first.
+
+        Args:
+            run: Only those of this run.
+            limit: Only the newest ones, up to this number.
+        """
+        ...
+
+
 class JsonlTrajectories:
     """Trajectories in a file, as JSON lines."""
 
@@ -111,8 +127,13 @@ class JsonlTrajectories:
         """Add one line."""
         self._file.append((trajectory,))
 
-    def read(self) -> list[Trajectory]:
-        """Return all trajectories; an incomplete line is left out."""
+    def read(self, run: str | None = None, limit: int | None = None) -> list[Trajectory]:
+        """Return trajectories, oldest first; an incomplete line is left out.
+
+        Args:
+            run: Only those of this run.
+            limit: Only the newest ones, up to this number.
+        """
         decode = msgspec.json.Decoder(Trajectory).decode
         found = []
         for line in self.path.read_bytes().splitlines():
@@ -120,4 +141,5 @@ class JsonlTrajectories:
                 found.append(decode(line))
             except msgspec.DecodeError:
                 continue
-        return found
+        found = [each for each in found if run in (None, each.run_id)]
+        return found if limit is None else found[max(len(found) - limit, 0) :]

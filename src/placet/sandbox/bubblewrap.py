@@ -44,7 +44,7 @@ WRAPPERS = 2
 """Processes of bubblewrap's own: one that waits outside, and the first one inside."""
 
 
-_KERNEL = "/sys"
+KERNEL = "/sys"
 """Shown last: much is mounted below it, and bubblewrap goes through all mounts for each one that follows."""
 
 
@@ -78,6 +78,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Files that cannot be read."""
     staged: Mapping[str, str] = {}
     """Where the source of a bind is to be found, if not at its own place."""
+    root: str = ""
+    """Where all of the system's folders are to be found at once, with the places of all others; empty if they
+    are shown one by one."""
+    devices: str = ""
+    """Where a few harmless devices are to be found; empty if bubblewrap is to make them."""
 
 
 def temporary(layout: Layout) -> list[str]:
@@ -101,14 +106,20 @@ def _parts(layout: Layout) -> Iterator[tuple[str, list[str]]]:
     yield "uts", ["--unshare-uts", "--hostname", "sandbox"]
     yield "cgroup", ["--unshare-cgroup-try"]
     yield "parent", ["--die-with-parent"]
-    for path in places.system:
-        if path != _KERNEL:
-            yield "system", _shown(path)
-    yield "dev", ["--dev", "/dev"]
-    yield "shm", [*size, "--tmpfs", "/dev/shm"]
-    yield "dev", ["--remount-ro", "/dev"]
+    if layout.root:
+        # One mount for all: bubblewrap goes through all mounts for each one.
+        yield "system", ["--ro-bind", layout.root, "/"]
+        yield "dev", ["--dev-bind", layout.devices, "/dev"]
+        yield "shm", [*size, "--tmpfs", "/dev/shm"]
+    else:
+        for path in places.system:
+            if path != KERNEL:
+                yield "system", shown(path)
+        yield "dev", ["--dev", "/dev"]
+        yield "shm", [*size, "--tmpfs", "/dev/shm"]
+        yield "dev", ["--remount-ro", "/dev"]
     yield "proc", ["--proc", "/proc"]
-    yield "run", [*size, "--tmpfs", "/run", *_link("/var/run", "../run")]
+    yield "run", [*size, "--tmpfs", "/run", *([] if layout.root else _link("/var/run", "../run"))]
     for path in ("/tmp", "/var/tmp"):
         yield "tmp", [*size, "--perms", "1777", "--tmpfs", path]
     yield "home", [*size, "--perms", "0700", "--tmpfs", places.home]
@@ -134,13 +145,14 @@ def _parts(layout: Layout) -> Iterator[tuple[str, list[str]]]:
         yield "kept", ["--perms", "0500", "--tmpfs", path, "--remount-ro", path]
     for path in layout.blank:
         yield "kept", ["--ro-bind", "/dev/null", path]
-    if _KERNEL in places.system:
-        yield "system", _shown(_KERNEL)
-    yield "root", ["--remount-ro", "/"]
+    if not layout.root:
+        if KERNEL in places.system:
+            yield "system", shown(KERNEL)
+        yield "root", ["--remount-ro", "/"]
     yield "folder", ["--chdir", layout.folder]
 
 
-def _shown(path: str) -> list[str]:
+def shown(path: str) -> list[str]:
     """A folder of the system as it is: most of them are links into /usr nowadays."""
     if os.path.islink(path):
         return ["--symlink", os.readlink(path), path]

@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from placet.sandbox.limits import Limits
@@ -99,7 +100,7 @@ def open_cgroup(limits: Limits, *, wrappers: int = 0, root: str = "/") -> Cgroup
     for parent in {parent for parent, _ in places.values()}:
         _remove_stale(parent)
     made: dict[str, str] = {}
-    name = f"{NAME}-{_own_mark()}-{os.urandom(6).hex()}"
+    name = f"{NAME}-{_mark(os.getpid())}-{os.urandom(6).hex()}"
     for resource, (parent, version) in places.items():
         folder = f"{parent}/{name}"
         try:
@@ -174,6 +175,15 @@ def _open_parent(own: str | None, resource: str) -> str | None:
 
 def _own_cgroups(root: str) -> dict[str, str]:
     """The folder of the cgroup that this process is in: by resource in version 1, under "" in version 2."""
+    return _own_folders(root, _read(f"{root}/proc/self/cgroup"))
+
+
+@lru_cache(maxsize=4)
+def _own_folders(root: str, own: str) -> dict[str, str]:
+    """The folders of the cgroups that the text `own` of /proc tells of.
+
+    Found once as long as it is the same: a process can be moved, while the trees stay where they are mounted.
+    """
     mounts: dict[str, tuple[str, str]] = {}
     for line in _read(f"{root}/proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
@@ -187,7 +197,7 @@ def _own_cgroups(root: str) -> dict[str, str]:
                 if option in _RESOURCES:
                     mounts.setdefault(option, (fields[3], fields[4]))
     found: dict[str, str] = {}
-    for line in _read(f"{root}/proc/self/cgroup").splitlines():
+    for line in own.splitlines():
         _, resources, path = line.split(":", 2)
         for resource in resources.split(","):
             if resource not in mounts:
@@ -240,9 +250,10 @@ def _own_most(root: str, resource: str, version: int) -> int:
     return int(most) if most.isdigit() else sys.maxsize
 
 
-def _own_mark() -> str:
+@lru_cache(maxsize=1)
+def _mark(pid: int) -> str:
     """Who made a cgroup: the number of the process, when it began, and whose numbers these are."""
-    return f"{os.getpid()}-{_began(os.getpid())}-{_pid_namespace()}"
+    return f"{pid}-{_began(pid)}-{_pid_namespace()}"
 
 
 def _remove_stale(parent: str) -> None:
@@ -277,7 +288,12 @@ def _pid_namespace() -> str:
 
 def _remove(folder: str, seconds: float) -> None:
     """End what is in the cgroup and in those made below it, and remove them. Never raises."""
-    deadline = time.monotonic() + seconds
+    try:
+        # Mostly all have ended, and nothing was made below it.
+        os.rmdir(folder)
+        return
+    except OSError:
+        deadline = time.monotonic() + seconds
     pause_s = 0.0005
     while True:
         _kill(folder)
@@ -327,8 +343,8 @@ def _count(path: str, name: str) -> int:
 
 def _read(path: str) -> str:
     try:
-        with open(path, errors="surrogateescape") as file:
-            return file.read()
+        with open(path, "rb", buffering=0) as file:
+            return file.read().decode(errors="surrogateescape")
     except OSError:
         return ""
 

@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from placet.errors import ToolError, UsageError
+from placet.sandbox.descriptors import MOST_FDS
 from placet.sandbox.environment import clean_environment
 from placet.sandbox.finished import EndedBy as EndedBy
 from placet.sandbox.finished import Finished as Finished
 from placet.sandbox.finished import ending as ending
 from placet.sandbox.finished import from_report, read_report
-from placet.sandbox.forking import ANY, MOST_FDS
 from placet.sandbox.keeper import HELLO, REPORT, TOKEN_BYTES
 from placet.sandbox.limits import Limits
 from placet.sandbox.places import is_beneath
@@ -287,16 +287,14 @@ class _Call:
         if len(given) + len(numbers) > MOST_FDS:
             raise ToolError(f"'{self.program}' got more than {MOST_FDS} open files.", retry=False)
         environment = _environment_of_keeper(self.workspace)
-        confine = self.spec["confine"] or {}
-        needs = confine.get("modules", ()), confine.get("owner", (ANY, ANY))
         try:
             self._supervisor = supervisor(environment)
             try:
-                self._supervisor.fork_keeper(*numbers, given, *needs)
+                self._supervisor.fork_keeper(*numbers, given)
             except OSError:
                 # It has died, or is stopped.
                 self._supervisor = supervisor(environment, instead_of=self._supervisor)
-                self._supervisor.fork_keeper(*numbers, given, *needs)
+                self._supervisor.fork_keeper(*numbers, given)
         except OSError as error:
             words = error.strerror or type(error).__name__
             raise ToolError(f"'{self.program}' cannot be started: {words}. Try again later.") from error

@@ -18,31 +18,35 @@ from __future__ import annotations
 # The modules `signal` and `socket` are these and some enums, which take longer to make than all the rest.
 import _signal as signal  # type: ignore[import-not-found]
 import _socket as socket
-import fcntl
+import marshal
 import os
 import select
-import struct
 
 if __name__ != "keeper":
     # On the bare interpreter these are there already: their modules were run in the same names before.
-    from placet.sandbox.keeper import CODES, MAPPINGS, become_subreaper, find_prctl, keep, module
+    from placet.sandbox.descriptors import STAGE_NUMBER, receive_message, send_message
+    from placet.sandbox.keeper import (
+        CODES,
+        become_subreaper,
+        find_prctl,
+        module,
+        read_specification,
+        wait_and_keep,
+    )
     from placet.sandbox.processes import descendants, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
-MOST_FDS = 200
-"""Descriptors of one command, with its streams."""
 MODULES = ("disk", "other_user", "landlock")
 """Those of ours that some commands need."""
-MESSAGE = struct.Struct(f"!{MOST_FDS + 4}i")
-"""Which of MODULES are needed, a bit each; user and group to whom the workspace belongs, or ANY; how many
-descriptors come with it, and the number of each; 0 to 2 are the streams."""
-ANY = -1
-"""The number of a descriptor that may have any."""
 _LOOK_S = 1.0
 """Between two looks at who our parent is, where the kernel does not tell when it ends."""
+_MOST_STAGES = 16
+"""Stages that are kept. The one that was used least recently goes first."""
+_STAGE_S = 2.0
+"""How long a stage may take to be made here. Longer, and only the keeper of that command waits for it."""
 
 
 def serve(control_fd: int, host: int, codes: dict[str, bytes]) -> NoReturn:
@@ -74,90 +78,132 @@ def serve(control_fd: int, host: int, codes: dict[str, bytes]) -> NoReturn:
         host_fd = -1
     control = socket.socket(fileno=control_fd)
     keepers: set[int] = set()
+    stages = _Stages()
+    spare: _Spare | None = None
+    is_used = False
     while True:
-        ready = {number for number, _ in poll.poll(None if host_fd >= 0 else _LOOK_S * 1000)}
+        wait_ms = 0 if is_used and spare is None else None if host_fd >= 0 else _LOOK_S * 1000
+        ready = {number for number, _ in poll.poll(wait_ms)}
         if host_fd in ready or os.getppid() != host:
             os._exit(0)
         if wake_fd in ready:
             os.read(wake_fd, 4096)
             _reap(keepers)
+            if spare is not None and spare.pid not in keepers:
+                spare = None
         if control_fd in ready:
-            numbers, given = _receive(control)
+            numbers, given = receive_message(control)
             if not numbers:
                 os._exit(0)
-            wanted, uid, gid, count, *numbers = numbers
-            numbers = numbers[:count]
-            _prepare([name for k, name in enumerate(MODULES) if wanted & 1 << k], uid, gid)
-            try:
-                pid = os.fork()
-            except OSError:
-                pid = -1  # What was sent is closed, by which the host sees that nothing was started.
-            if not pid:
-                signal.set_wakeup_fd(-1)
-                for number in own:
-                    os.close(number)
-                _become_keeper(numbers, given, prctl)
+            # If something fails, what was sent is closed, by which the host sees that nothing was started.
+            if len(given) == len(numbers):  # Else no more files could be opened.
+                stage = _prepare(read_specification(given[0])["confine"], stages)
+                besides = ([STAGE_NUMBER], [stage]) if stage is not None else ([], [])
+                for _ in range(2):
+                    try:
+                        spare = spare or _Spare(own, prctl)
+                        keepers.add(spare.pid)
+                        spare.hand_over([*numbers, *besides[0]], [*given, *besides[1]])
+                        break
+                    except OSError:
+                        continue  # It was killed, or cannot be forked.
+                    finally:
+                        spare = None
             for number in given:
                 os.close(number)
-            if pid > 0:
-                keepers.add(pid)
+            is_used = True
+        elif is_used and spare is None:
+            # Nothing else is to be done: the next command finds one that is ready.
+            try:
+                spare = _Spare(own, prctl)
+                keepers.add(spare.pid)
+            except OSError:
+                is_used = False
 
 
-def _receive(control: socket.socket) -> tuple[list[int], list[int]]:
-    """The next message as numbers, and the descriptors. Empty at the end."""
-    data, given = b"", list[int]()
-    size = socket.CMSG_SPACE(MOST_FDS * 4)
-    while len(data) < MESSAGE.size:
-        try:
-            part, besides, _, _ = control.recvmsg(MESSAGE.size - len(data), size)
-        except OSError:
-            part, besides = b"", []
-        for _, kind, rights in besides:
-            if kind == socket.SCM_RIGHTS:
-                given += struct.unpack(f"{len(rights) // 4}i", rights[: len(rights) // 4 * 4])
-        if not part:
-            return [], given
-        data += part
-    return list(MESSAGE.unpack(data)), given
+def _prepare(confine: dict[str, Any] | None, stages: _Stages) -> int | None:
+    """Do what a keeper will need and all others after it: what is there before the fork costs it nothing.
 
-
-def _prepare(names: list[str], uid: int, gid: int) -> None:
-    """Do what a keeper will need and all others after it: what is there before the fork costs it nothing."""
+    The stage that it will need, if it needs one.
+    """
+    if confine is None:
+        return None
     try:
-        for name in names:
+        for name in confine["modules"]:
             module(name)
-        if "other_user" in names and uid != ANY and (uid, gid) not in MAPPINGS:
-            MAPPINGS[uid, gid] = module("other_user")["mapping_of"](uid, gid)
+        return stages.find(confine["stage"]) if "stage" in confine else None
     except Exception:
-        return  # The keeper tries again, and can say what fails.
+        return None  # The keeper tries again, and can say what fails.
 
 
-def _become_keeper(numbers: list[int], given: list[int], prctl: object) -> NoReturn:
-    """Give the descriptors their numbers and keep the command: the first two are its specification and what
-    the host is told through."""
-    try:
-        os.setsid()
-        # All away first: a number that is wanted may be that of another one.
-        moved = [_move_away(number, numbers) for number in given]
-        for number in moved:
-            os.set_inheritable(number, False)
-        for wanted, number in zip(numbers[2:], moved[2:], strict=True):
-            os.dup2(number, wanted)
-            os.close(number)
-        keep(moved[0], moved[1], prctl)
-    finally:
-        os._exit(1)
+class _Stages:
+    """The stages of root's commands (`other_user.py`), each made once and used until something about it has
+    changed: the folders themselves, which is a part of what is asked for, or any mount of the machine."""
+
+    def __init__(self) -> None:
+        self._made: dict[bytes, int] = {}
+        self._mounts = select.poll()
+        self._mounts_fd = -1
+
+    def find(self, wanted: dict[str, Any]) -> int:
+        """The descriptor of the stage that is `wanted`.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        if self._mounts_fd < 0:
+            self._mounts_fd = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+            self._mounts.register(self._mounts_fd, select.POLLPRI)
+        if self._mounts.poll(0):
+            self._let_go(len(self._made))
+        # In a version whose bytes depend on the values alone, not on how often each is used elsewhere.
+        key = marshal.dumps(wanted, 2)
+        found = self._made.pop(key, None)
+        if found is None:
+            self._let_go(len(self._made) + 1 - _MOST_STAGES)
+            found = module("other_user")["make_stage"](**wanted, patience_s=_STAGE_S)
+        self._made[key] = found
+        return found
+
+    def _let_go(self, number: int) -> None:
+        for key in list(self._made)[: max(0, number)]:
+            os.close(self._made.pop(key))
 
 
-def _move_away(number: int, wanted: list[int]) -> int:
-    """The same descriptor under a number that nobody wants: a low one, of which there may be few."""
-    tried = []
-    while number in wanted:
-        tried.append(number)
-        number = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
-    for each in tried:
-        os.close(each)
-    return number
+class _Spare:
+    """A keeper that waits for its command."""
+
+    def __init__(self, own: list[int], prctl: object) -> None:
+        """Fork it. `own` are descriptors that it must not have.
+
+        Raises:
+            OSError: it cannot be forked.
+        """
+        self._where, theirs = socket.socketpair()
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                os.setsid()
+                signal.set_wakeup_fd(-1)
+                for number in (*own, self._where.detach()):
+                    os.close(number)
+                wait_and_keep(theirs.detach(), prctl)
+            finally:
+                os._exit(1)
+        theirs.close()
+
+    def hand_over(self, numbers: list[int], given: list[int]) -> None:
+        """Let it keep the command.
+
+        Raises:
+            OSError: it has ended.
+        """
+        # A command of before could have stopped it.
+        send(os.kill, self.pid, signal.SIGCONT)
+        try:
+            send_message(self._where, numbers, given)
+        finally:
+            self._where.close()
 
 
 def _reap(keepers: set[int]) -> None:

@@ -7,8 +7,8 @@ A checkout is one of these:
 - a submodule: `.git` is a file that leads to a git folder of its own, and counts as a main checkout of it.
 
 Keep true:
-1. A file `.git` leads somewhere only if what it leads to says so too: anybody can write such a file, and what
-   it leads to is shown inside.
+1. A file `.git`, or a list of borrowed objects, leads out of the work tree only if what it leads to says so
+   too: anybody can write such a file, and what it leads to is shown inside.
 2. Nothing is a link: what is behind one can be swapped.
 3. No home folder is a work tree for us: what is below one is not a part of it.
 4. What is read here may have been written by anybody: nothing waits, and nothing large is read.
@@ -29,6 +29,8 @@ _MOST_CONFIG = 1 << 20
 _MOST_ALTERNATES = 16
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+LENDS = "placet-lends"
+"""A file in a git folder: folders, a line for each, in which work trees may borrow its objects."""
 _WORK_TREE = re.compile(rb'^[ \t]*worktree[ \t]*=[ \t]*"?([^"\n]+?)"?[ \t]*$', re.MULTILINE | re.IGNORECASE)
 
 
@@ -86,25 +88,34 @@ def where(top: str, path: str) -> tuple[str, str] | None:
     return (git_dir, common) if is_ours else None
 
 
-def read_elsewhere(top: str, *, is_protected: bool) -> list[str]:
+def read_elsewhere(top: str) -> list[str]:
     """List the folders outside of a work tree that git has to read for it.
 
     They are the git folder of a linked worktree or a submodule, and the objects that it borrows. A pointer
-    counts only if what it leads to leads back: a command may have written it. What a git folder in the work
-    tree borrows counts only if it `is_protected`: else a command could have itself shown any folder.
+    counts only if what it leads to leads back: a command may have written it. So does what a git folder in
+    the work tree borrows: an earlier command may have made that folder, to have itself shown any other.
     """
     top = os.path.realpath(top)
     found = where(top, os.path.join(top, ".git"))
     if found is None:
         return []
     git_dir, common = found
-    is_inside = is_beneath(common, top)
-    if is_inside and not is_protected:
-        return []
     if git_dir == common and not leads_back(top, git_dir, named_work_tree(git_dir)):
         return []
-    borrowed = [path for path in objects_of(common)[1] if is_git_folder(os.path.dirname(path))]
+    is_inside = is_beneath(common, top)
+    named = _alternates(os.path.realpath(os.path.join(common, "objects")))
+    lenders = [path for path in named if _lends(path, top)] if is_inside else named
+    borrowed = [path for path in _with_theirs(lenders) if is_git_folder(os.path.dirname(path))]
     return [*([] if is_inside else [common]), *borrowed]
+
+
+def _lends(objects: str, top: str) -> bool:
+    """Whether the owner of a folder of objects lets a work tree borrow them."""
+    lender = os.path.dirname(objects)
+    if os.path.realpath(objects) != objects or is_beneath(lender, top):
+        return False
+    lines = (read(lender, LENDS, _MOST_POINTER) or b"").split(b"\n")
+    return any(line and is_beneath(top, os.fsdecode(line)) for line in lines)
 
 
 def leads_back(top: str, git_dir: str, work_tree: str | None) -> bool:
@@ -123,16 +134,27 @@ def named_work_tree(git_dir: str) -> str | None:
 def objects_of(common: str) -> tuple[str, tuple[str, ...]]:
     """Return the folder of the objects, and the folders of objects that it borrows from, at any distance."""
     objects = os.path.realpath(os.path.join(common, "objects"))
+    return objects, tuple(_with_theirs(_alternates(objects)))
+
+
+def _alternates(objects: str) -> list[str]:
+    """The folders that a folder of objects borrows from."""
+    lines = (read(os.path.join(objects, "info"), "alternates", 1 << 16) or b"").split(b"\n")
+    named = [line for line in lines if line and not line.startswith(b"#")]
+    paths = [os.path.normpath(os.path.join(objects, os.fsdecode(line))) for line in named]
+    return [path for path in paths if os.path.isdir(path)]
+
+
+def _with_theirs(folders: list[str]) -> list[str]:
+    """Folders of objects, and those that they borrow from in turn."""
     found: list[str] = []
-    left = [objects]
+    left = folders[::-1]
     while left and len(found) < _MOST_ALTERNATES:
         here = left.pop()
-        for line in (read(os.path.join(here, "info"), "alternates", 1 << 16) or b"").split(b"\n"):
-            path = os.path.normpath(os.path.join(here, os.fsdecode(line)))
-            if line and not line.startswith(b"#") and path not in found and os.path.isdir(path):
-                found.append(path)
-                left.append(path)
-    return objects, tuple(found)
+        if here not in found:
+            found.append(here)
+            left += _alternates(here)
+    return found
 
 
 def is_git_folder(path: str) -> bool:

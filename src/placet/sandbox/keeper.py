@@ -4,10 +4,13 @@ It runs as a process of its own, forked from a resident one (`forking.py`), so t
 when the host has been killed. It makes itself the reaper of its descendants: a process whose parent ends
 becomes its child, whatever session or group it is in. When it has no child left, nothing is left.
 
+It is forked before there is a command, and has forked what will become the command: two forks take longer
+than the rest. Both wait, this one for the resident process, the other one for this.
+
 Where the command is to be confined, the specification says how: the child joins cgroups, becomes another
 user, restricts itself, or turns into bubblewrap, which is held until its limits are set.
 
-What to run comes through one descriptor. Through another, a socket, come a token and orders, and one report
+What to run comes with a message, and with it a socket: through that come a token and orders, and one report
 goes back. It is a socket because /proc lets nobody open one: the commands of a user could write into a pipe.
 Without Linux's prctl and /proc only the command's process group is ended, not what has left that group.
 
@@ -20,8 +23,9 @@ Keep true:
 
 from __future__ import annotations
 
-# The module `signal` is this one and some enums, which take longer to make than all the rest.
+# The modules `signal` and `socket` are these and some enums, which take longer to make than all the rest.
 import _signal as signal  # type: ignore[import-not-found]
+import _socket as socket
 import marshal
 import os
 import resource
@@ -31,7 +35,8 @@ import sys
 import time
 
 if __name__ != "keeper":
-    # On the bare interpreter these are there already: their module was run in the same names before.
+    # On the bare interpreter these are there already: their modules were run in the same names before.
+    from placet.sandbox.descriptors import STAGE_NUMBER, give_numbers, receive_message, send_message
     from placet.sandbox.processes import (
         descendants,
         kill_below,
@@ -75,13 +80,13 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _ROOM_BYTES = 1024**3
+_READY = b"+"
+"""What the process says that has not been killed before it became the command."""
 _OOM_SCORE = 500
 
 
 CODES: dict[str, bytes] = {}
 """The compiled code of modules of ours that some commands need, by name. Set before any command is kept."""
-MAPPINGS: dict[tuple[int, int], int] = {}
-"""Mappings of users that `other_user.py` needs, which take long to make: by owner, made before the fork."""
 _modules: dict[str, dict[str, Any]] = {}
 
 
@@ -94,27 +99,45 @@ def module(name: str) -> dict[str, Any]:
     return _modules[name]
 
 
-def keep(spec_fd: int, control_fd: int, prctl: Any) -> NoReturn:
-    """Run the command that the file `spec_fd` tells of; say who does, then write one report; exit."""
-    with open(spec_fd, "rb") as file:
-        spec: dict[str, Any] = marshal.load(file)
+def wait_and_keep(message_fd: int, prctl: Any) -> NoReturn:
+    """Wait for a command and run it; say who does before it begins, then write one report; exit."""
+    keeper = _Keeper(prctl)
+    where = socket.socket(fileno=message_fd)
+    keeper.prepare()
+    numbers, given = receive_message(where)
+    if not numbers or len(given) != len(numbers):
+        # The resident process is gone, or no more files could be opened: the host sees that nothing began.
+        os._exit(1)
+    where.close()
+    spec_fd, control_fd, *_ = given
     token = os.read(control_fd, TOKEN_BYTES)
     os.write(control_fd, HELLO.pack(token, os.getpid()))
     try:
-        report = _Keeper(spec, control_fd, prctl).keep()
+        keeper.take(read_specification(spec_fd), control_fd)
+        del numbers[1], given[1]
+        report = keeper.keep(numbers, given)
     except BaseException as error:
         # Whatever went wrong, nothing may stay: the report names the bug, and the descendants are ended.
         words = f"{type(error).__name__}: {error}".encode(errors="replace")
         report = (KINDS.index("broken"), 0, 0, 0, end_descendants(), words)
     os.write(control_fd, REPORT.pack(token, *report))
+    # The host waits for this, and the memory of a process is given back before its descriptors.
+    os.close(control_fd)
     os._exit(0)
 
 
+def read_specification(number: int) -> dict[str, Any]:
+    """What a command is to be. The file is sealed, so nothing waits, and shared, so it is not moved in."""
+    spec: dict[str, Any] = marshal.loads(os.pread(number, os.fstat(number).st_size, 0))
+    return spec
+
+
 class _Keeper:
-    def __init__(self, spec: dict[str, Any], control_fd: int, prctl: Any) -> None:
-        self.spec = spec
-        self.control_fd = control_fd
+    def __init__(self, prctl: Any) -> None:
         self.prctl = prctl
+        self.spec: dict[str, Any] = {}
+        self.confine: dict[str, Any] = {}
+        self.control_fd = -1
         self.parent = os.getppid()
         """The resident process. Without it nobody ends what is left if this one is killed."""
         self.child = 0
@@ -127,9 +150,14 @@ class _Keeper:
         self.nameless = 0
         """Bytes in nameless files when they were last counted."""
         self.count_at = 0.0
-        self.confine: dict[str, Any] = spec.get("confine") or {}
+        self.wake_fd = -1
+        """Becomes readable when a child has ended, or somebody wants us to end."""
+        self.problem_fd = -1
+        """Through which the child tells why it cannot become the command."""
         self.status_fd = -1
         """Through which bubblewrap tells of its beginning and its end."""
+        self.block_fd = -1
+        """Through which it is told to go on."""
         self.said = b""
         """As far as it has told."""
         self.bubblewrap = 0
@@ -137,20 +165,26 @@ class _Keeper:
         self.init = 0
         """The first process in the sandbox. It is bubblewrap's, and all others end with it."""
         self.disk: Any = None
-        self.given: list[int] = []
-        """Descriptors that only bubblewrap needs."""
 
-    def keep(self) -> tuple[int, int, int, int, int, bytes]:
-        """The report on the command, but for the token."""
-        oom_fd = _open_oom_score()
+    def prepare(self) -> None:
+        """Do what can be done without knowing the command, and fork what will become it."""
         become_subreaper(self.prctl)
-        wake_fd = self._listen()
+        self.wake_fd = self._listen()
         if self.prctl is not None:
             self.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+        self._fork()
+
+    def take(self, spec: dict[str, Any], control_fd: int) -> None:
+        """This is the command."""
+        self.spec, self.confine, self.control_fd = spec, spec["confine"] or {}, control_fd
+
+    def keep(self, numbers: list[int], given: list[int]) -> tuple[int, int, int, int, int, bytes]:
+        """The report on the command, but for the token. `given` is what it needs, by `numbers`."""
+        wake_fd = self.wake_fd
         parent_fd = self._open_parent()
         if "disk" in self.confine:
             self.disk = module("disk")["DiskWatch"](*self.confine["disk"])
-        failure = self._start(oom_fd)
+        failure = self._start(numbers, given)
         if failure is not None:
             what, number, words = failure
             return KINDS.index(what), number, 0, 0, end_descendants(), words
@@ -209,61 +243,156 @@ class _Keeper:
         except (AttributeError, OSError):
             return None
 
-    def _start(self, oom_fd: int | None) -> tuple[str, int, bytes] | None:
-        """Start the command. If it does not start: what could not be had, the errno, and words."""
-        block_fd = self._prepare_bubblewrap() if "bubblewrap" in self.confine else -1
-        read_fd, write_fd = os.pipe()
+    def _fork(self) -> None:
+        """Fork what will become the command. It waits until it hears which."""
+        self._message, theirs = socket.socketpair()
+        self.problem_fd, problem_fd = os.pipe()
+        self.status_fd, status_fd = os.pipe()
+        held_fd, self.block_fd = os.pipe()
         keeper = os.getpid()
         # If the machine runs out of memory, the command is what should go, not the host. It is set here and
         # inherited: a process that nobody may look into may not open its own score either.
+        oom_fd = _open_oom_score()
         before = _raise_oom_score(oom_fd)
-        limits = _limits(self.spec["memory_bytes"], self.confine.get("file_bytes"))
         self.child = os.fork()
         if not self.child:
-            self._become_command(write_fd, keeper, limits)
-        os.close(write_fd)
-        _set_oom_score(oom_fd, before)
-        # Only the command may hold these now: whoever reads them waits for its end, not for ours.
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
-        os.close(null)
-        for number in self.spec["pass_fds"]:
+            self._message.close()
+            self._wait_and_become_command(theirs, keeper, problem_fd, [status_fd, held_fd])
+        theirs.close()
+        for number in (problem_fd, status_fd, held_fd):
             os.close(number)
-        with open(read_fd, "rb") as file:
-            problem = file.read()
+        _set_oom_score(oom_fd, before)
+        if oom_fd is not None:
+            os.close(oom_fd)
+
+    def _start(self, numbers: list[int], given: list[int]) -> tuple[str, int, bytes] | None:
+        """Start the command. If it does not start: what could not be had, the errno, and words."""
+        told = self._tell(numbers, given)
+        if not told:
+            # Another command has killed it before it could become anything.
+            for number in (self.status_fd, self.block_fd):
+                os.close(number)
+            self._fork()
+            told = self._tell(numbers, given)
+        # Only the command may hold these now: whoever reads them waits for its end, not for ours.
+        for number in given:
+            os.close(number)
+        problem = told.lstrip(_READY)
         if problem:
             os.waitpid(self.child, 0)
             what = {b"f": "folder", b"s": "sandbox"}.get(problem[:1], "program")
             return what, int.from_bytes(problem[1:5], "big"), problem[5:]
-        if self.bubblewrap:
-            self._release(block_fd)
+        if "bubblewrap" in self.confine:
+            self.bubblewrap = 2
+            self._release()
         return None
 
-    def _prepare_bubblewrap(self) -> int:
-        """Complete the arguments; the descriptor through which bubblewrap is told to go on."""
-        self.status_fd, status_fd = os.pipe()
-        held_fd, block_fd = os.pipe()
+    def _tell(self, numbers: list[int], given: list[int]) -> bytes:
+        """Let the child become the command; what it says on the way: _READY, and what then went wrong."""
+        # Another command could have stopped it.
+        send(os.kill, self.child, signal.SIGCONT)
+        try:
+            send_message(self._message, numbers, given)
+        except OSError:
+            return b""  # It is gone.
+        finally:
+            self._message.close()
+            with open(self.problem_fd, "rb") as file:
+                told = file.read()
+        return told
+
+    def _wait_and_become_command(
+        self, where: socket.socket, keeper: int, problem_fd: int, pipes: list[int]
+    ) -> NoReturn:
+        what = "program"
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            for number in range(1, signal.NSIG):
+                # SIGKILL and SIGSTOP cannot be set, and some numbers are nobody's.
+                try:
+                    signal.signal(number, signal.SIG_DFL)
+                except (OSError, ValueError):
+                    continue
+            self._end_with(keeper)
+            numbers, given = receive_message(where)
+            if not numbers:
+                os._exit(127)  # The keeper is gone.
+            where.close()
+            self.take(read_specification(given[0]), -1)
+            is_staged = numbers[-1] == STAGE_NUMBER
+            others = [problem_fd, *pipes, *given[len(given) - is_staged :]]
+            # All but the specification, and the stage, which is among the others.
+            wanted = slice(1, len(given) - is_staged)
+            problem_fd, status_fd, held_fd, *stage = give_numbers(numbers[wanted], given[wanted], others)
+            if "bubblewrap" in self.confine:
+                self._complete_bubblewrap(status_fd, held_fd)
+            what = "sandbox"
+            self._confine(*stage)
+            # A change of user forgets this.
+            self._end_with(keeper)
+            what = "program"
+            if self.spec["umask"] is not None:
+                os.umask(self.spec["umask"])
+            for kind, most in _limits(self.spec["memory_bytes"], self.confine.get("file_bytes")):
+                try:
+                    resource.setrlimit(kind, (most, most))
+                except (OSError, ValueError):
+                    continue  # It is lower already.
+            what = "folder"
+            os.chdir(self.spec["folder"])
+            if isinstance(self.spec["folder"], int) and self.spec["folder"] not in self.spec["pass_fds"]:
+                os.set_inheritable(self.spec["folder"], False)
+            what = "sandbox"
+            if "landlock" in self.confine:
+                own = module("landlock")
+                own["restrict"](**self.confine["landlock"])
+                own["filter_calls"](self.confine["seccomp"])
+            what = "program"
+            os.write(problem_fd, _READY)
+            os.execvpe(self.spec["argv"][0], self.spec["argv"], self.spec["environment"])
+        except OSError as error:
+            words = str(error).encode(errors="replace")
+            os.write(problem_fd, _READY + what[:1].encode() + (error.errno or 0).to_bytes(4, "big") + words)
+        except BaseException as error:
+            words = f"{type(error).__name__}: {error}".encode(errors="replace")
+            os.write(problem_fd, _READY + what[:1].encode() + bytes(4) + words)
+        os._exit(127)
+
+    def _end_with(self, keeper: int) -> None:
+        """In the child: if the keeper is killed, the command itself at least goes with it."""
+        if self.prctl is not None:
+            self.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+            if os.getppid() != keeper:
+                os._exit(127)
+
+    def _confine(self, stage: int | None = None) -> None:
+        """In the child: join the cgroups, and stop being root."""
+        for path in self.confine.get("joins", ()):
+            with open(path, "wb", buffering=0) as file:
+                file.write(b"0")
+        if "stage" in self.confine:
+            other = module("other_user")
+            for number in (0, 1, 2):
+                # Who opens /dev/stderr opens it anew, and may do so only as its owner.
+                os.fchown(number, other["UID"], other["UID"])
+            other["become"](stage=stage, **self.confine["stage"])
+
+    def _complete_bubblewrap(self, status_fd: int, held_fd: int) -> None:
+        """In the child: put what bubblewrap gets through descriptors into its arguments."""
         numbers = ["--json-status-fd", str(status_fd), "--block-fd", str(held_fd)]
-        given = [status_fd, held_fd]
         for (option, *rest), data in self.confine["bubblewrap"]:
             number = os.memfd_create("placet-sandbox", 0)
             os.write(number, data)
             os.lseek(number, 0, os.SEEK_SET)
             numbers += [option, str(number), *rest]
-            given.append(number)
-        for number in given:
+        for number in (status_fd, held_fd):
             os.set_inheritable(number, True)
-        self.given = given
         end = self.spec["argv"].index(b"--")
         self.spec["argv"][end:end] = [part.encode() for part in numbers]
-        self.bubblewrap = 2
-        return block_fd
 
-    def _release(self, block_fd: int) -> None:
+    def _release(self) -> None:
         """Let bubblewrap go on to the command, once the limits of its first process are set."""
-        for number in self.given:
-            os.close(number)
         while b"\n" not in self.said and (data := os.read(self.status_fd, 4096)):
             self.said += data
         found = self.said.partition(b'"child-pid":')[2].partition(b",")[0].strip()
@@ -276,7 +405,7 @@ class _Keeper:
                     resource.prlimit(self.init, resource.RLIMIT_NPROC, (most, most))
                 except OSError:
                     most = 0  # The watch ends what grows too many. The self-test has tried what is claimed.
-        with open(block_fd, "wb", buffering=0) as file:
+        with open(self.block_fd, "wb", buffering=0) as file:
             try:
                 file.write(b"1")
             except OSError:
@@ -287,58 +416,6 @@ class _Keeper:
         while data := os.read(self.status_fd, 4096):
             self.said += data
         return b'"exit-code"' in self.said
-
-    def _become_command(self, write_fd: int, keeper: int, limits: list[tuple[int, int]]) -> NoReturn:
-        what = "program"
-        try:
-            os.setsid()
-            what = "sandbox"
-            for path in self.confine.get("joins", ()):
-                with open(path, "wb", buffering=0) as file:
-                    file.write(b"0")
-            if "binds" in self.confine:
-                other = module("other_user")
-                for number in (0, 1, 2):
-                    # Who opens /dev/stderr opens it anew, and may do so only as its owner.
-                    os.fchown(number, other["UID"], other["UID"])
-                other["become"](self.confine["binds"], MAPPINGS)
-            if self.prctl is not None:
-                # If we are killed, the command itself at least goes with us. A change of user forgets this.
-                self.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-                if os.getppid() != keeper:
-                    os._exit(127)
-            what = "program"
-            if self.spec["umask"] is not None:
-                os.umask(self.spec["umask"])
-            for kind, most in limits:
-                try:
-                    resource.setrlimit(kind, (most, most))
-                except (OSError, ValueError):
-                    continue  # It is lower already.
-            for number in range(1, signal.NSIG):
-                # SIGKILL and SIGSTOP cannot be set, and some numbers are nobody's.
-                try:
-                    signal.signal(number, signal.SIG_DFL)
-                except (OSError, ValueError):
-                    continue
-            what = "folder"
-            os.chdir(self.spec["folder"])
-            if isinstance(self.spec["folder"], int) and self.spec["folder"] not in self.spec["pass_fds"]:
-                os.set_inheritable(self.spec["folder"], False)
-            what = "sandbox"
-            if "landlock" in self.confine:
-                own = module("landlock")
-                own["restrict"](**self.confine["landlock"])
-                own["filter_calls"](self.confine["seccomp"])
-            what = "program"
-            os.execvpe(self.spec["argv"][0], self.spec["argv"], self.spec["environment"])
-        except OSError as error:
-            words = str(error).encode(errors="replace")
-            os.write(write_fd, what[:1].encode() + (error.errno or 0).to_bytes(4, "big") + words)
-        except BaseException as error:
-            words = f"{type(error).__name__}: {error}".encode(errors="replace")
-            os.write(write_fd, what[:1].encode() + bytes(4) + words)
-        os._exit(127)
 
     def _find_reason(
         self, poll: select.poll, wake_fd: int, parent_fd: int | None, deadline: float, now: float

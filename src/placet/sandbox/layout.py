@@ -50,7 +50,7 @@ def lay_out(
     refuse_links(workspace)
     closed, sealed = workspace.apart()
     is_fixed = reads_only or is_git_folder(top)
-    elsewhere = read_elsewhere(top, is_protected=True)
+    elsewhere = read_elsewhere(top)
     binds += [Bind(path, path) for path in elsewhere if may_show(path, [places.home, *kept_out])]
     # What git runs for whoever works here next is in these.
     binds += [Bind(path, path) for path in protected_git(top)]

@@ -1,16 +1,20 @@
 """Root stops being root before it starts a command, and the command can still work in root's folders.
 
-What a command needs is staged in a mount namespace of its own, and then the process becomes a user who owns
+What a command needs is staged in a mount namespace, and then the process becomes a user who owns
 nothing. The staged folders are id-mapped: their owner on disk and that user are exchanged. So what the
 command makes belongs on disk to the owner of the folder, and what that owner has there is the command's.
 
 Staging is also the way in: the folders may lie below others, such as /root, that the user cannot enter.
 
+A stage is prepared once and entered by every command that needs the same folders: nobody but root can mount
+anything there, and bubblewrap works in a copy of it.
+
 Keep true:
-1. It runs in a forked child of the keeper, on a bare interpreter: nothing of this package is imported, and
-   other modules only where they are used.
-2. Nothing is mounted where another process can see it, and nothing is made on the host's disk.
+1. It runs in the resident process and in forked children of the keeper, on a bare interpreter: nothing of
+   this package is imported, and other modules only where they are used.
+2. Nothing is mounted where a process outside of a stage can see it, and nothing is made on the host's disk.
 3. After `become` no right of root is left. If a step fails, the caller must not go on.
+4. Looking for a folder can take for ever, and is therefore done in a process that nobody has to wait for.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, NoReturn
 
 UID = 65530
@@ -31,9 +35,21 @@ It is also beyond those that systemd gives to services for a while."""
 STAGE = "/run"
 """Where everything is staged. It is on every Linux, and what is really there is no business of a command."""
 
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS = {
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "fd": "/proc/self/fd",
+    "core": "/proc/kcore",
+    "ptmx": "pts/ptmx",
+}
+
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
-_MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x4000, 0x40000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = 0x1, 0x2, 0x4, 0x8, 0x20, 0x1000
+_MS_REC, _MS_PRIVATE = 0x4000, 0x40000
+_MNT_DETACH, _UMOUNT_NOFOLLOW = 0x2, 0x8
 # The same numbers on every machine: they are newer than the tables that differ.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _OPEN_TREE_CLONE = 0x1
@@ -41,28 +57,21 @@ _MOVE_MOUNT_F_EMPTY_PATH = 0x4
 _AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW, _AT_NO_AUTOMOUNT, _AT_EMPTY_PATH, _AT_RECURSIVE = 0x100, 0x800, 0x1000, 0x8000
 _ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV, _ATTR_IDMAP = 0x1, 0x2, 0x4, 0x100000
-_PR_SET_DUMPABLE = 4
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _PR_CAPBSET_DROP = 24
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 _CAPABILITY_VERSION_3 = 0x20080522
-_EINVAL = 22
+_EINVAL, _ETIMEDOUT, _ESTALE = 22, 110, 116
+_SIGKILL = 9
+_READY = b"ready"
 
 
-def mapping_of(uid: int, gid: int) -> int:
-    """The descriptor of a mapping for `become`: what belongs to `uid` and `gid` is shown as the user's own.
+def become(
+    binds: Sequence[tuple[str, str, bool]], stage: int | None = None, *, devices: str = "", **rest: Any
+) -> None:
+    """Become the user UID, for good, on a stage: `stage` if there is one already, else a new one.
 
-    Raises:
-        OSError: there is none to be had.
-    """
-    return _system().make_mapping(uid, gid)
-
-
-def become(binds: Sequence[tuple[str, str, bool]], made: Mapping[tuple[int, int], int] | None = None) -> None:
-    """Stage `binds` and become the user UID, for good.
-
-    Each bind is a path on the host, a path below STAGE where it is to be found, and whether it may be
-    written. Sources are folders or files, not links. No staged path lies inside another. `made` are mappings
-    that there are already, by owner.
+    The arguments besides are those of `make_stage`. With `devices` there are terminals of its own.
 
     The system forgets what was set with PR_SET_PDEATHSIG when a process changes its user: set it afterwards.
     It also makes the process one that nobody of the user may look into, until it becomes another program.
@@ -71,30 +80,89 @@ def become(binds: Sequence[tuple[str, str, bool]], made: Mapping[tuple[int, int]
         OSError: which step failed, and the path. The process may be in the middle: end it.
     """
     system = _system()
-    system.unshare_mounts()
-    # Before anything is mounted, or the host would see it.
-    system.mount("keep mounts private", None, "/", None, _MS_REC | _MS_PRIVATE, None)
-    mappings = dict(made or {})
-    # All are taken before the stage is covered: a source may lie in it.
-    trees = [(system.clone(source), source, target, writable) for source, target, writable in binds]
-    for tree, source, _, writable in trees:
-        system.set_attributes(tree, source, writable, mappings)
-    system.mount("make the stage", "tmpfs", STAGE, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1m,mode=755")
-    umask = os.umask(0o022)
-    for tree, _, target, _ in trees:
-        _make_mount_point(tree, target)
-    os.umask(umask)
-    for tree, _, target, _ in trees:
-        system.attach(tree, target)
-    for number in (*(tree for tree, *_ in trees), *mappings.values()):
-        os.close(number)
+    system.enter(make_stage(binds, devices=devices, **rest) if stage is None else stage)
+    if devices:
+        # Others are on this stage too, and must see neither these terminals nor each other's.
+        system.unshare_mounts()
+        options = "newinstance,ptmxmode=0666,mode=620"
+        system.mount("make terminals", "devpts", f"{devices}/pts", "devpts", _MS_NOSUID | _MS_NOEXEC, options)
     system.drop_rights()
+
+
+def make_stage(
+    binds: Sequence[tuple[str, str, bool]],
+    *,
+    kept: Sequence[str] = (),
+    alone: Sequence[str] = (),
+    known: Sequence[tuple[int, ...]] = (),
+    points: Sequence[tuple[str, bool]] = (),
+    links: Sequence[tuple[str, str]] = (),
+    files: Sequence[tuple[str, bytes]] = (),
+    devices: str = "",
+    patience_s: float = 60.0,
+) -> int:
+    """The descriptor of a mount namespace in which `binds` are staged.
+
+    Each bind is a path on the host, a path below STAGE where it is to be found, and whether it may be
+    written. Sources are folders or files, not links. No staged path lies inside another. Of the sources in
+    `alone` nothing is taken that is mounted below them. `known` tells of each source who it is
+    (`identity`); one that has become another since is refused.
+
+    On the stage there are besides: `points`, empty folders, or files where it says False; `links`; `files`,
+    which lie over something that is staged; and at `devices` a few harmless ones.
+
+    With `kept`, only what is mounted at, below or above those paths is left of the host's mounts: bubblewrap
+    goes through all mounts again and again.
+
+    Raises:
+        OSError: which step failed, and the path; or it took longer than `patience_s`.
+    """
+    system = _system()
+
+    def prepare() -> None:
+        system.unshare_mounts()
+        # Before anything is mounted, or the host would see it.
+        system.mount("keep mounts private", None, "/", None, _MS_REC | _MS_PRIVATE, None)
+        mappings: dict[tuple[int, int], int] = {}
+        # All are taken before the stage is covered: a source may lie in it.
+        trees = [system.clone(source, is_alone=source in alone) for source, _, _ in binds]
+        for tree, (source, _, _), before in zip(trees, binds, known, strict=False):
+            if identity(os.fstat(tree)) != tuple(before):
+                raise OSError(_ESTALE, "cannot stage what has just become another", source)
+        for tree, (source, _, writable) in zip(trees, binds, strict=True):
+            system.set_attributes(tree, source, writable, mappings)
+        nodes = [system.clone(f"/dev/{name}") for name in DEVICES] if devices else []
+        if kept:
+            system.unmount_all_but(kept)
+        system.mount("make the stage", "tmpfs", STAGE, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1m,mode=755")
+        os.umask(0o022)
+        for target, is_folder in points:
+            # Only while the stage is bare: no link leads away from it.
+            _make_mount_point(target, is_folder=is_folder)
+        for tree, (_, target, _) in zip(trees, binds, strict=True):
+            _make_mount_point(target, is_folder=stat.S_ISDIR(os.fstat(tree).st_mode))
+        for path, text in links:
+            os.symlink(text, path)
+        for tree, (_, target, _) in zip(trees, binds, strict=True):
+            system.attach(tree, target)
+        for n, (path, data) in enumerate(files):
+            system.lay_over(f"{STAGE}/file-{n}", data, path)
+        if devices:
+            system.make_devices(devices, nodes)
+
+    return system.in_child(prepare, "mnt", patience_s=patience_s)
+
+
+def identity(found: os.stat_result) -> tuple[int, ...]:
+    """Which folder or file it is, and to whom it belongs."""
+    return found.st_dev, found.st_ino, found.st_uid, found.st_gid
 
 
 def can_become(folder: str) -> str | None:
     """None if a child of this process could become the user and write in `folder`; else why not.
 
-    It is tried, in a process of its own: whether a folder can be mapped is for its file system to say.
+    It is tried, in a process of its own: whether a folder can be mapped is for its file system to say. Once
+    it worked it is not tried again for folders that differ in nothing that matters to it.
     """
     import subprocess
     import sys
@@ -103,6 +171,9 @@ def can_become(folder: str) -> str | None:
         return "Only Linux can show a folder to another user as that user's own."
     if os.geteuid() != 0:
         return "Only root can become another user."
+    traits = _traits(folder)
+    if traits in _worked:
+        return None
     try:
         tried = subprocess.run(
             [sys.executable, "-I", "-S", __file__, folder],
@@ -116,8 +187,35 @@ def can_become(folder: str) -> str | None:
         return f"Becoming another user could not be tried: {error}."
     said = tried.stdout.decode(errors="replace").strip()
     if tried.returncode == 0 and said == "yes":
+        if traits is not None:
+            _worked.add(traits)
         return None
     return said or f"Becoming another user could not be tried: the try ended with {tried.returncode}."
+
+
+_worked: set[tuple[object, ...]] = set()
+"""The traits of folders in which this process has seen the user write."""
+
+
+def _traits(folder: str) -> tuple[object, ...] | None:
+    """All that decides whether the user can write in a folder: its mount, owner and mode.
+
+    None where that is not all: something else is mounted below it, or it cannot be looked at.
+    """
+    try:
+        path = os.path.realpath(folder)
+        found = os.stat(path)
+        with open("/proc/self/mountinfo", "rb") as file:
+            mounts = [(os.fsdecode(_unescaped(line.split(b" ", 5)[4])), line) for line in file]
+    except OSError:
+        return None
+    if any(at != path and _is_beneath(at, path) for at, _ in mounts):
+        return None
+    # Of two at one place the later one covers the other.
+    above = [(len(at), number) for number, (at, _) in enumerate(mounts) if _is_beneath(path, at)]
+    if not above:
+        return None
+    return mounts[max(above)[1]][1], found.st_dev, found.st_uid, found.st_gid, found.st_mode
 
 
 def _system() -> _System:
@@ -150,9 +248,23 @@ class _System:
         if self.libc.mount(*parts[:3], self.c.c_ulong(flags), parts[3]) != 0:
             self._fail(f"cannot {what}", target)
 
-    def clone(self, source: str) -> int:
-        """The descriptor of a copy of the mount at `source`, with those below it."""
-        flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_RECURSIVE | _AT_SYMLINK_NOFOLLOW | _AT_NO_AUTOMOUNT
+    def enter(self, stage: int) -> None:
+        if self.libc.setns(stage, _CLONE_NEWNS) != 0:
+            self._fail("cannot enter the stage", "")
+
+    def unmount_all_but(self, kept: Sequence[str]) -> None:
+        """Let go of what is mounted neither at, below nor above one of these paths."""
+        with open("/proc/self/mountinfo", "rb") as file:
+            paths = [os.fsdecode(_unescaped(line.split(b" ", 5)[4])) for line in file]
+        for path in reversed(paths):
+            if not any(_is_beneath(path, each) or _is_beneath(each, path) for each in kept):
+                # What does not let go is only one more to go through.
+                self.libc.umount2(os.fsencode(path), _MNT_DETACH | _UMOUNT_NOFOLLOW)
+
+    def clone(self, source: str, *, is_alone: bool = False) -> int:
+        """The descriptor of a copy of the mount at `source`, with those below it, or alone."""
+        flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_SYMLINK_NOFOLLOW | _AT_NO_AUTOMOUNT
+        flags |= 0 if is_alone else _AT_RECURSIVE
         tree = self._call(_OPEN_TREE, _AT_FDCWD, os.fsencode(source), flags)
         if tree < 0:
             self._fail("cannot take hold of", source)
@@ -180,6 +292,28 @@ class _System:
         if self._call(_MOUNT_SETATTR, *where, self.c.byref(attributes), self.c.sizeof(attributes)) < 0:
             words = "cannot show it to another user as that user's own" if mapping else "cannot protect"
             self._fail(words, source)
+
+    def lay_over(self, source: str, data: bytes, path: str) -> None:
+        """Put a read-only file over another one. `source` is where it is kept."""
+        with open(source, "wb") as file:
+            file.write(data)
+        tree = self.clone(source)
+        self.set_attributes(tree, source, False, {})
+        self.attach(tree, path)
+
+    def make_devices(self, folder: str, nodes: Sequence[int]) -> None:
+        """A read-only folder with DEVICES, links to streams, and room for terminals and shared memory."""
+        os.mkdir(folder)
+        self.mount("make devices", "tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NOEXEC, "size=64k,mode=755")
+        for name, node in zip(DEVICES, nodes, strict=True):
+            _make_mount_point(f"{folder}/{name}", is_folder=False)
+            self.attach(node, f"{folder}/{name}")
+        for name, text in _DEVICE_LINKS.items():
+            os.symlink(text, f"{folder}/{name}")
+        for name in ("pts", "shm"):
+            os.mkdir(f"{folder}/{name}")
+        flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NOEXEC
+        self.mount("protect", None, folder, None, flags, None)
 
     def attach(self, tree: int, target: str) -> None:
         if self._call(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH) < 0:
@@ -210,39 +344,78 @@ class _System:
 
         Nobody runs in it: a mount takes its mapping from there, and nothing else.
         """
-        ready_fd, ready_write_fd = os.pipe()
-        hold_read_fd, hold_fd = os.pipe()
-        pid = os.fork()
-        if not pid:
-            self._wait_in_namespace(ready_fd, ready_write_fd, hold_read_fd, hold_fd)
-        os.close(ready_write_fd)
-        os.close(hold_read_fd)
-        try:
-            problem = os.read(ready_fd, 4)
-            if problem != b"ok":
-                raise OSError(int.from_bytes(problem, "big"), "no user namespace")
+
+        def unshare() -> None:
+            if self.libc.unshare(_CLONE_NEWUSER) != 0:
+                self._fail("cannot make a user namespace", "")
+
+        def exchange(pid: int) -> None:
             for name, owner in (("uid_map", uid), ("gid_map", gid)):
                 with open(f"/proc/self/{name}", "rb") as file:
                     text = _exchange(file.read(), owner)
                 with open(f"/proc/{pid}/{name}", "wb", buffering=0) as file:
                     file.write(text)
-            return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+
+        try:
+            return self.in_child(unshare, "user", exchange)
         except OSError as error:
             self._raise(error.errno or 0, f"cannot exchange the users {uid} and {UID}", "")
+
+    def in_child(
+        self,
+        prepare: Callable[[], None],
+        kind: str,
+        finish: Callable[[int], None] | None = None,
+        *,
+        patience_s: float = 60.0,
+    ) -> int:
+        """The descriptor of the namespace that a child has after `prepare`. `finish` gets its number.
+
+        The child stays until the namespace is held by somebody else, or this process is gone.
+
+        Raises:
+            OSError: what `prepare` or `finish` raised; or `prepare` takes longer than `patience_s`.
+        """
+        import select
+
+        ready_fd, ready_write_fd = os.pipe()
+        hold_read_fd, hold_fd = os.pipe()
+        pid = os.fork()
+        if not pid:
+            os.close(ready_fd)
+            os.close(hold_fd)
+            self._prepare_and_wait(prepare, ready_write_fd, hold_read_fd)
+        os.close(ready_write_fd)
+        os.close(hold_read_fd)
+        try:
+            if not select.select([ready_fd], [], [], patience_s)[0]:
+                os.kill(pid, _SIGKILL)
+                self._raise(_ETIMEDOUT, "cannot make a namespace", "")
+            said = os.read(ready_fd, 4096)
+            if said != _READY:
+                number, _, rest = said.decode(errors="surrogateescape").partition(" ")
+                words, _, path = rest.partition("\0")
+                raise OSError(int(number or 0), words or "no namespace", *([path] if path else []))
+            if finish is not None:
+                finish(pid)
+            return os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
         finally:
             os.close(ready_fd)
             os.close(hold_fd)
             os.waitpid(pid, 0)
 
-    def _wait_in_namespace(
-        self, ready_fd: int, ready_write_fd: int, hold_read_fd: int, hold_fd: int
+    def _prepare_and_wait(
+        self, prepare: Callable[[], None], ready_write_fd: int, hold_read_fd: int
     ) -> NoReturn:
-        """In a child: make the namespace, and stay until the parent has hold of it, or is gone."""
         try:
-            os.close(ready_fd)
-            os.close(hold_fd)
-            failed = self.libc.unshare(_CLONE_NEWUSER) != 0
-            os.write(ready_write_fd, self.c.get_errno().to_bytes(4, "big") if failed else b"ok")
+            self.libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+            try:
+                prepare()
+                said = _READY
+            except OSError as error:
+                words = f"{error.errno or 0} {error.strerror}\0{error.filename or ''}"
+                said = words.encode(errors="surrogateescape")
+            os.write(ready_write_fd, said)
             os.close(ready_write_fd)
             os.read(hold_read_fd, 1)
         finally:
@@ -285,11 +458,21 @@ def _exchange(known: bytes, owner: int) -> bytes:
     return b"".join(b"%d %d %d\n" % line for line in lines)
 
 
-def _make_mount_point(tree: int, target: str) -> None:
+def _is_beneath(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _unescaped(path: bytes) -> bytes:
+    """A path as /proc writes it: a space or a line's end stands as a number."""
+    first, *parts = path.split(b"\\")
+    return first + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in parts)
+
+
+def _make_mount_point(target: str, *, is_folder: bool) -> None:
     """An empty folder or file on the stage, which is still bare: so none is made on the host's disk."""
     if not target.startswith(f"{STAGE}/") or os.path.normpath(target) != target:
         raise OSError(_EINVAL, f"cannot stage outside of {STAGE}", target)
-    if stat.S_ISDIR(os.fstat(tree).st_mode):
+    if is_folder:
         os.makedirs(target, exist_ok=True)
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)

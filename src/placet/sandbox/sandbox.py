@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from placet.errors import ToolError
-from placet.sandbox.bubblewrap import WRAPPERS, Layout, arguments, temporary
+from placet.sandbox.bubblewrap import KERNEL, WRAPPERS, Layout, arguments, temporary
 from placet.sandbox.confined import Confined
 from placet.sandbox.git_folder import read_elsewhere
 from placet.sandbox.git_protected import GitWatch, config_without_secrets
@@ -103,9 +103,16 @@ class Sandbox:
             else:
                 await self._connect(confined, stack)
                 self._wrap(confined, limits, argv, readable, fixed)
+                self._watch_for_repository(confined, stack)
             yield confined
 
     # The parts
+
+    def _watch_for_repository(self, confined: Confined, stack: AsyncExitStack) -> None:
+        """Have it said if the command makes the workspace a repository: nothing else can be held then."""
+        own = os.path.join(self.workspace.folder, ".git")
+        if not os.path.lexists(own):
+            stack.callback(lambda: confined.said.extend([MADE] if os.path.lexists(own) else []))
 
     async def _limit(self, confined: Confined, limits: Limits, stack: AsyncExitStack) -> None:
         confine = confined.confine
@@ -170,9 +177,6 @@ class Sandbox:
         # Not as arguments: those of the first process can be read inside.
         words = "\0".join(arguments(layout, self._without)) + "\0"
         handed: list[tuple[list[str], bytes]] = [(["--args"], os.fsencode(words))]
-        if self._is_other_user:
-            for name, text in _accounts(layout.places.home).items():
-                handed.append((["--ro-bind-data", name], text))
         hidden = config_without_secrets(layout.workspace)
         if hidden is not None and "kept" not in self._without:
             handed.append((["--ro-bind-data", hidden[0]], hidden[1]))
@@ -194,11 +198,9 @@ class Sandbox:
 
     def _stage(self, confined: Confined, layout: Layout) -> Layout:
         """Have the keeper put what is shown where another user can reach it."""
-        from placet.sandbox.other_user import STAGE
+        from placet.sandbox.other_user import STAGE, identity
 
         confined.confine["modules"].append("other_user")
-        found = os.fstat(self.workspace.fd)
-        confined.confine["owner"] = found.st_uid, found.st_gid
         staged: dict[str, str] = {}
         # Also if it is only read: else it were not the other user's own. The bind itself is read-only.
         writable = {layout.workspace: layout.is_writable or self._reads_only}
@@ -213,13 +215,32 @@ class Sandbox:
         for path in beneath:
             # As a part of the workspace they are the other user's own, which git asks for.
             staged[path] = f"{staged[layout.workspace]}{path.removeprefix(layout.workspace)}"
+        links = [(path, text) for path in (*layout.places.system, "/var/run") if (text := _link_of(path))]
+        system = [path for path in layout.places.system if path not in dict(links)]
         # A folder of programs may be a link, as `lib64` beside a `bin` mostly is. What it leads to is staged:
         # a link that is put in its place after this is not followed.
         real = {path: os.path.realpath(path) for path in layout.places.toolchains}
-        confined.confine["binds"] = [
-            (real.get(path, path), staged[path], writable[path]) for path in writable
-        ]
-        return msgspec.structs.replace(layout, staged=staged)
+        root = f"{STAGE}/root"
+        binds = [(real.get(path, path), staged[path], writable[path]) for path in writable]
+        binds += [(path, root + path, False) for path in system]
+        shown = [*_POINTS, layout.places.home, *writable, *(bind.destination for bind in layout.binds)]
+        points = {path: not os.path.isfile(path) for path in shown if path not in beneath}
+        try:
+            known = [identity(os.stat(path)) for path, _, _ in binds]
+        except OSError as error:
+            raise ToolError(f"Not run: {error.filename} is gone, which the sandbox needs.") from error
+        confined.confine["stage"] = {
+            "binds": binds,
+            # Much is mounted below it that no command needs, and other cgroups can be seen there.
+            "alone": [KERNEL],
+            "kept": [*_MOUNTED, *(path for path in system if path != KERNEL)],
+            "known": known,
+            "points": [(root + path, is_folder) for path, is_folder in points.items()],
+            "links": [(root + path, text) for path, text in links],
+            "files": [(root + path, data) for path, data in _accounts(layout.places.home).items()],
+            "devices": f"{STAGE}/dev",
+        }
+        return msgspec.structs.replace(layout, staged=staged, root=root, devices=f"{STAGE}/dev")
 
     def _restrict(self, confined: Confined, readable: Sequence[str], stack: AsyncExitStack) -> None:
         """Let the command restrict itself, and give it folders of its own for what it would put elsewhere."""
@@ -246,7 +267,7 @@ class Sandbox:
                 *places.toolchains,
                 *folder,
                 *readable,
-                *read_elsewhere(workspace, is_protected=False),
+                *read_elsewhere(workspace),
             ],
             "network": False,
         }
@@ -255,7 +276,20 @@ class Sandbox:
         confined.environment |= {"HOME": f"{own}/home", "TMPDIR": f"{own}/tmp", "GIT_OPTIONAL_LOCKS": "0"}
 
 
+_MOUNTED = ["/proc", "/dev/null"]
+"""What bubblewrap itself needs of what is mounted, besides the system's folders."""
+_POINTS = ["/dev", "/proc", "/run", "/tmp", "/var/tmp"]
+"""Where bubblewrap mounts something of its own."""
+MADE = "it made a repository here: look at .git/config and .git/hooks before you run git, which obeys them"
 _DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
+
+
+def _link_of(path: str) -> str:
+    """What a link leads to; empty if it is none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def git_environment(*, is_other_user: bool) -> dict[str, str]:

@@ -19,20 +19,21 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from placet.errors import ToolError
 from placet.sandbox.compiled import INTERPRETER, code_of
-from placet.sandbox.forking import ANY, MESSAGE, MODULES, MOST_FDS
+from placet.sandbox.descriptors import ANY, pack
+from placet.sandbox.forking import MODULES
 
 if TYPE_CHECKING:
     import subprocess
 
 _START = (
     "import marshal, sys; file = open(int(sys.argv[1]), 'rb'); names = {'__name__': 'keeper'}; "
-    "[exec(marshal.load(file), names) for _ in range(3)]; codes = marshal.load(file); file.close(); "
+    "[exec(marshal.load(file), names) for _ in range(4)]; codes = marshal.load(file); file.close(); "
     "names['serve'](int(sys.argv[2]), int(sys.argv[3]), codes)"
 )
 """It gets its code compiled: reading and compiling the files would take longer than the rest."""
@@ -56,7 +57,9 @@ class Supervisor:
 
         self.host = os.getpid()
         ours, theirs = socket.socketpair()
-        codes = [code_of(f"placet.sandbox.{name}") for name in ("processes", "keeper", "forking")]
+        codes = [
+            code_of(f"placet.sandbox.{name}") for name in ("processes", "descriptors", "keeper", "forking")
+        ]
         some = {name: code_of(f"placet.sandbox.{name}") for name in MODULES}
         code_fd = file_with(b"".join(codes) + marshal.dumps(some))
         numbers = (code_fd, theirs.fileno())
@@ -87,21 +90,15 @@ class Supervisor:
         spec_fd: int,
         control_fd: int,
         given: Mapping[int, int],
-        modules: Collection[str] = (),
-        owner: tuple[int, int] = (ANY, ANY),
     ) -> None:
         """Let it start a command: `given` are descriptors by the numbers that they are to have there.
-
-        The command needs some `modules` of ours, and its workspace belongs to `owner`.
 
         Raises:
             OSError: it does not answer any more.
         """
         numbers = [ANY, ANY, *given]
         handed = [spec_fd, control_fd, *given.values()]
-        wanted = sum(1 << k for k, name in enumerate(MODULES) if name in modules)
-        unused = [ANY] * (MOST_FDS - len(numbers))
-        message = MESSAGE.pack(wanted, *owner, len(numbers), *numbers, *unused)
+        message = pack(numbers)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", handed))]
         until = time.monotonic() + _WAIT_S
         with self._lock:

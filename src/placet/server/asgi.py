@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -9,16 +10,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from placet import __version__
-from placet.app.engine import EmbeddedEngine
-from placet.server.answers import failure
-from placet.server.api import access, coding, decisions, knowledge, links, log, loops, meta, runs, starting
+from placet.engine.embedded import EmbeddedEngine
+from placet.errors import InputError
+from placet.ir.codec import decode_json
+from placet.server.answers import answer, failure, of_error
+from placet.server.api import (
+    access,
+    coding,
+    decisions,
+    knowledge,
+    links,
+    log,
+    loops,
+    meta,
+    queues,
+    runs,
+    starting,
+)
 from placet.server.endpoint import BASE, Endpoint, describe
-from placet.server.guard import Asgi, Guard
+from placet.server.guard import BODY_S, MOST_BYTES, Asgi, Guard, TooLarge, TooSlow
 from placet.server.push import Pusher
 from placet.server.site import Site
 from placet.server.stream import Stream
@@ -35,6 +52,7 @@ PAGE = Path(__file__).parent / "page"
 ENDPOINTS: tuple[Endpoint, ...] = (
     *meta.ENDPOINTS,
     *runs.ENDPOINTS,
+    *queues.ENDPOINTS,
     *starting.ENDPOINTS,
     *decisions.ENDPOINTS,
     *coding.ENDPOINTS,
@@ -67,7 +85,7 @@ def make_site(
     site = Site(records, tokens, stream, redactor, folders=folders, db=db)
     if notify is not None and notify.is_on:
         site.pusher = Pusher(site, notify, url)
-    stream.shown, stream.load = site.shown, site.fold
+    stream.shown, stream.load = site.shown, site.folds.copy
     if folders:
         site.engine = EmbeddedEngine(records, db=db, folders=folders)
     site.description = describe(ENDPOINTS, __version__)
@@ -92,7 +110,7 @@ def make_app(
         origins: The values of Origin that may write.
         cookie: Name of the cookie.
         is_secure: Whether browsers reach it by https.
-        trusted_proxies: Addresses whose `X-Forwarded-For` is believed.
+        trusted_proxies: Addresses or networks of proxies that have TLS; what comes over none is refused.
         mcp: What MCP clients are offered.
     """
 
@@ -103,14 +121,52 @@ def make_app(
             yield
             await site.end()
 
-    async def login(request: Request) -> Response:
-        made = site.tokens.redeem(request.query_params.get("code", ""))
-        if made is None:
-            return RedirectResponse("/?login=expired", 303)
-        found = RedirectResponse("/", 303)
-        found.set_cookie(
-            cookie, made, max_age=int(BROWSER_S), path="/", httponly=True, samesite="strict", secure=is_secure
+    def at(request: Request, place: str) -> str:
+        """A path of this application, wherever it is mounted."""
+        return f"{request.scope.get('root_path', '')}{place}"
+
+    def logged_in(request: Request, response: Response, secret: str) -> Response:
+        response.set_cookie(
+            cookie,
+            secret,
+            max_age=int(BROWSER_S),
+            path=at(request, "/"),
+            httponly=True,
+            samesite="strict",
+            secure=is_secure,
         )
+        return response
+
+    async def login(request: Request) -> Response:
+        made = await asyncio.to_thread(site.tokens.redeem, request.query_params.get("code", ""))
+        if made is None:
+            return RedirectResponse(at(request, "/?login=expired"), 303)
+        return logged_in(request, RedirectResponse(at(request, "/"), 303), made)
+
+    async def enter(request: Request) -> Response:
+        """Log a browser in by the token that a person has put in."""
+        client = request.state.client
+        if (wait_s := site.failures.wait_s(client)) > 0:
+            return failure(429, "too_many", "Too many wrong tokens came from this address.", retry_s=wait_s)
+        try:
+            said = decode_json(await request.body(), "the body")
+            given = said["token"] if isinstance(said, dict) and list(said) == ["token"] else None
+        except InputError as error:
+            return of_error(error, str(error))
+        if not isinstance(given, str):
+            return failure(400, "input", 'The body is {"token": TOKEN}.')
+        made = await asyncio.to_thread(site.tokens.enter, given)
+        if made is None:
+            site.failures.note(client)
+            return failure(401, "token", "That is no token that holds.")
+        return logged_in(request, answer({}), made)
+
+    async def too_large(_: Request, __: Exception) -> Response:
+        return failure(413, "too_large", f"A body has at most {MOST_BYTES:,} bytes.")
+
+    async def too_slow(_: Request, __: Exception) -> Response:
+        found = failure(408, "too_slow", f"A body has to come within {BODY_S:g} seconds.")
+        found.headers["connection"] = "close"
         return found
 
     async def not_found(request: Request, _: Exception) -> Response:
@@ -122,6 +178,7 @@ def make_app(
     routes: list[BaseRoute] = [
         *(each.route(site) for each in ENDPOINTS),
         Route("/login", login, methods=["GET"]),
+        Route("/login", enter, methods=["POST"]),
         Route("/", page_file, methods=["GET"]),
         Route("/d/{code}", decide_page, methods=["GET"]),
         Route("/page/{path:path}", page_file, methods=["GET"]),
@@ -129,7 +186,11 @@ def make_app(
     if mcp is not None:
         routes.append(Route(MCP_PATH, mcp))
     inner = Starlette(
-        routes=routes, lifespan=lifespan, exception_handlers={404: not_found, 405: wrong_method}
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={404: not_found, 405: wrong_method, TooLarge: too_large, TooSlow: too_slow},
+        # Never of a stream of events: what happens is sent at once.
+        middleware=[Middleware(GZipMiddleware, minimum_size=4096, compresslevel=4)],
     )
     return Guard(
         inner,
@@ -148,7 +209,7 @@ def _is_public(method: str, path: str) -> bool:
     """The page's own files hold nothing; what they show comes from the API."""
     if path.startswith(f"{BASE}/"):
         return any(each == method and known.fullmatch(path) is not None for each, known in _OPEN)
-    return method in ("GET", "HEAD") and path != MCP_PATH
+    return (method in ("GET", "HEAD") and path != MCP_PATH) or (method, path) == ("POST", "/login")
 
 
 async def decide_page(request: Request) -> Response:

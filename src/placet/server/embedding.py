@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from concurrent.futures import Future
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from placet.engine.protocol import AS_USUAL, SubmitOptions
 from placet.errors import PlacetError, RunHeld, UsageError
 from placet.extras import install_command, is_installed
 
@@ -22,14 +22,42 @@ if TYPE_CHECKING:
     from placet.durable.sql import SqlJournal
     from placet.runtime.journal import Decision
     from placet.runtime.runtime import Runtime
-    from placet.runtime.scope import Scope
-    from placet.server.guard import Message, Receive, Send
-    from placet.server.guard import Scope as Request
+    from placet.server.guard import Asgi, Message, Receive, Send
+    from placet.server.tokens import Tokens
     from placet.storage.database import Database
 
 
-ASGIApp: TypeAlias = Callable[..., Awaitable[None]]
-"""An ASGI application: called with a scope and the functions `receive` and `send`."""
+class ServerApp:
+    """The API and the page as an ASGI application."""
+
+    def __init__(self, served: Asgi, tokens: Tokens, engine: RuntimeEngine | None) -> None:
+        self._served = served
+        self._tokens = tokens
+        self._engine = engine
+
+    def login_path(self, name: str = "owner") -> str:
+        """A path below the mount point that logs one browser in, once, within ten minutes. Send people there
+        whom your program knows.
+
+        Args:
+            name: The token as which the browser acts.
+        """
+        return f"/login?code={self._tokens.code(name)}"
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request, as every ASGI application does.
+
+        Args:
+            scope: What is known of the request.
+            receive: Gives its body.
+            send: Takes the answer.
+        """
+        if self._engine is not None:
+            self._engine.loop = asyncio.get_running_loop()
+        if scope["type"] == "http":
+            await self._served(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await _live(receive, send)
 
 
 def app(
@@ -38,9 +66,9 @@ def app(
     hosts: Collection[str],
     origins: Collection[str] = (),
     tokens: str | os.PathLike[str] | None = None,
-) -> ASGIApp:
-    """Return an ASGI application that serves the API of `placet serve` over the database of a program. Mount
-    it in FastAPI or Starlette.
+) -> ServerApp:
+    """Return an ASGI application that serves the page and the API of `placet serve` over the database of a
+    program. Mount it in FastAPI or Starlette.
 
     With a runtime, a run that somebody decides on goes on in that runtime; with a database alone, decisions
     are only recorded. Callers need a token, as for `placet serve`; the owner's is in the file `token` of the
@@ -75,23 +103,14 @@ def app(
     site = make_site(records, kept, redactor)
     engine = RuntimeEngine(runtime) if runtime is not None else None
     site.engine = engine
-    inner = make_app(
+    served = make_app(
         site,
         hosts=hosts,
         origins=origins or [f"https://{host}" for host in hosts],
         cookie="placet",
         is_secure=not origins,
     )
-
-    async def served(scope: Request, receive: Receive, send: Send) -> None:
-        if engine is not None:
-            engine.loop = asyncio.get_running_loop()
-        if scope["type"] == "http":
-            await inner(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await _live(receive, send)
-
-    return served
+    return ServerApp(served, kept, engine)
 
 
 async def _live(receive: Receive, send: Send) -> None:
@@ -122,32 +141,31 @@ class RuntimeEngine:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def submit(self, job: Job, *, scope: Scope | None = None, run_id: str | None = None) -> Future[str]:
+    async def submit(self, job: Job, options: SubmitOptions = AS_USUAL) -> str:
         """Refuse: the program begins its runs itself."""
-        return _failed("The program that runs this server begins its runs itself.")
+        raise UsageError("The program that runs this server begins its runs itself.")
 
-    def say(self, run_id: str, text: str) -> Future[str]:
-        """Refuse: the program leads its conversations itself."""
-        return _failed("The program that runs this server leads its conversations itself.")
-
-    def wake(self, run_id: str, decide: Mapping[str, Decision] | None = None) -> Future[str]:
+    async def wake(
+        self, run_id: str, *, decide: Mapping[str, Decision] | None = None, text: str | None = None
+    ) -> str:
         """Go on with a run."""
-        found: Future[str] = Future()
+        if text is not None:
+            raise UsageError("The program that runs this server leads its conversations itself.")
         if self.loop is None:
-            return _failed("The server has not begun yet.")
+            raise UsageError("The server has not begun yet.")
         self.loop.call_soon_threadsafe(self._start, run_id, dict(decide or {}))
-        found.set_result(run_id)
-        return found
+        return run_id
 
     def decided(self, run_id: str) -> None:
         """Go on with a run that somebody has decided on."""
-        self.wake(run_id)
+        if self.loop is not None:
+            self.loop.call_soon_threadsafe(self._start, run_id, {})
 
-    def cancel(self, run_id: str, reason: str) -> bool:
+    async def cancel(self, run_id: str, reason: str) -> bool:
         """Refuse: the program stops its runs itself."""
         return False
 
-    def drain(self) -> None:
+    async def drain(self) -> None:
         """Nothing: the tasks are the program's."""
 
     def _start(self, run_id: str, decide: Mapping[str, Decision]) -> None:
@@ -169,9 +187,3 @@ class RuntimeEngine:
 
 
 _TRIES, _PAUSE_S = 20, 0.25
-
-
-def _failed(words: str) -> Future[str]:
-    found: Future[str] = Future()
-    found.set_exception(UsageError(words))
-    return found

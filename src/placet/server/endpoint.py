@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -23,7 +23,6 @@ from starlette.routing import Route
 from placet.errors import InputError, PlacetError
 from placet.ir.codec import decode_json
 from placet.server.answers import Forbidden, answer, failure, of_error
-from placet.server.guard import TooLarge
 from placet.server.tokens import Right, Token
 
 if TYPE_CHECKING:
@@ -33,9 +32,11 @@ Method = Literal["GET", "POST", "DELETE"]
 BASE = "/api/v1"
 _LONGEST_PARAMETER = 500
 """Characters of a part of a path."""
+_ENUM = re.compile(r"Invalid enum value .*?(?: - at `\$(?P<place>[^`]*)`)?", re.DOTALL)
+"""How msgspec says that a word is not among those of a `Literal`."""
 
 
-class Call(NamedTuple):
+class ApiCall(NamedTuple):
     """One request, decoded."""
 
     site: Site
@@ -47,6 +48,8 @@ class Call(NamedTuple):
     """Where a stream broke off, as the browser says when it connects again."""
     client: str = ""
     """The address of whoever asks."""
+    traceparent: str | None = None
+    """The trace that the request belongs to."""
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +77,7 @@ class Endpoint(NamedTuple):
     method: Method
     path: str
     """Below `BASE`."""
-    handle: Callable[[Call], Any]
+    handle: Callable[[ApiCall], Any]
     """Answers. One that is no coroutine function may wait for the database: it runs in a thread."""
     right: Right | None
     """What the token must allow; None if any token will do."""
@@ -94,8 +97,6 @@ class Endpoint(NamedTuple):
         async def respond(request: Request) -> Response:
             try:
                 return await self._respond(site, request)
-            except TooLarge:
-                return failure(413, "too_large", "The body is too long.")
             except PlacetError as error:
                 return of_error(error, site.redactor.text(str(error)))
 
@@ -108,7 +109,7 @@ class Endpoint(NamedTuple):
                 return failure(401, "token", "This needs a token.")
             if self.right is not None and not token.may(self.right):
                 raise Forbidden(f"The token '{token.name}' does not have the right '{self.right}'.")
-        call = Call(
+        call = ApiCall(
             site,
             token or Token(name="", rights=(), digest="", created_at=0.0),
             _path(request.path_params),
@@ -116,6 +117,7 @@ class Endpoint(NamedTuple):
             await _body(request, self.body) if self.method != "GET" else Nothing(),
             _last_event_id(request),
             getattr(request.state, "client", ""),
+            request.headers.get("traceparent"),
         )
         given: Any
         if inspect.iscoroutinefunction(self.handle):
@@ -165,7 +167,42 @@ def _convert(given: Any, wanted: Any, source: str, *, strict: bool) -> Any:
     try:
         return msgspec.convert(given, wanted, strict=strict)
     except msgspec.ValidationError as error:
-        raise InputError(f"Cannot use {source}: {error}.") from None
+        raise InputError(f"Cannot use {source}: {error}.{_choices(str(error), wanted)}") from None
+
+
+def _choices(problem: str, wanted: Any) -> str:
+    """The words that a field takes, as a sentence; nothing if the problem is another one.
+
+    >>> class Answer(msgspec.Struct):
+    ...     said: Literal["yes", "no"] | None = None
+    >>> _choices("Invalid enum value 'so' - at `$.said`", Answer)
+    " It takes one of: 'no', 'yes'."
+    """
+    found = _ENUM.fullmatch(problem)
+    if found is None:
+        return ""
+    reached = [msgspec.inspect.type_info(wanted)]
+    for name in re.findall(r"\.(\w+)|\[[^\]]*\]", found["place"] or ""):
+        reached = [each for kind in reached for each in _inside(kind, name)]
+    kinds = [each for kind in reached for each in _alternatives(kind)]
+    taken = [v for kind in kinds if isinstance(kind, msgspec.inspect.LiteralType) for v in kind.values]
+    listed = ", ".join(f"'{value}'" for value in taken)
+    return f" It takes one of: {listed}." if listed else ""
+
+
+def _inside(kind: msgspec.inspect.Type, name: str) -> Iterator[msgspec.inspect.Type]:
+    """The types of a field, or without a name of an item."""
+    for each in _alternatives(kind):
+        if isinstance(each, msgspec.inspect.StructType):
+            yield from (field.type for field in each.fields if field.encode_name == name)
+        elif isinstance(each, msgspec.inspect.ListType) and not name:
+            yield each.item_type
+
+
+def _alternatives(kind: msgspec.inspect.Type) -> tuple[msgspec.inspect.Type, ...]:
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return _alternatives(kind.type)
+    return kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
 
 
 def describe(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:

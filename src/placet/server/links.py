@@ -4,6 +4,7 @@ Keep true:
 1. A link is bound to one thing that waits, as it was shown: whoever has it decides that, once.
 2. Looking uses nothing up: previews fetch links. Only deciding does, and of two at once one wins.
 3. The file holds digests, mode 0600: whoever reads it cannot decide anything.
+4. A link of which it cannot be recorded that it is used up decides nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from placet.errors import InputError
-from placet.server.private_file import write_private
+from placet.server.private_file import locked, write_private
 
 LINK_S = 24 * 3600.0
 _MOST = 5_000
@@ -35,7 +35,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     """Id of what waits."""
     tenant: str | None = None
     fingerprint: str | None = None
-    """Of the approval as it was when the link was made."""
+    """`mark_of` what waits, as it was when the link was made."""
     expires_at: float
 
 
@@ -43,6 +43,7 @@ class Links:
     """The links of one server. Safe to use from any thread."""
 
     def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder
         self._path = folder / "links.json"
         self._clock = clock
         self._lock = threading.Lock()
@@ -52,7 +53,7 @@ class Links:
     ) -> tuple[str, float]:
         """A link for something that waits, and until when it is good."""
         code = secrets.token_urlsafe(32)
-        with self._lock:
+        with self._lock, locked(self._folder):
             now = self._clock()
             expires_at = min(now + LINK_S, until if until is not None else now + LINK_S)
             made = Link(
@@ -66,10 +67,10 @@ class Links:
             self._store([*self._read(), made])
         return code, expires_at
 
-    def knows(self, need: str) -> bool:
+    def knows(self, need: str, fingerprint: str | None) -> bool:
         """Whether there is a link for something, that was not used."""
         with self._lock:
-            return any(each.need == need for each in self._read())
+            return any((each.need, each.fingerprint) == (need, fingerprint) for each in self._read())
 
     def find(self, code: str) -> Link | None:
         """The link, if it is good. Uses nothing up."""
@@ -81,8 +82,12 @@ class Links:
         return found
 
     def use(self, code: str) -> Link | None:
-        """The link, which is used up by that; None if it was before, or is too old."""
-        with self._lock:
+        """The link, which is used up by that; None if it was before, or is too old.
+
+        Raises:
+            InputError: that cannot be recorded.
+        """
+        with self._lock, locked(self._folder):
             known = self._read()
             found = next((each for each in known if hmac.compare_digest(each.digest, _digest(code))), None)
             if found is not None:
@@ -97,8 +102,7 @@ class Links:
         return [each for each in known if now < each.expires_at]
 
     def _store(self, links: list[Link]) -> None:
-        with suppress(InputError):
-            write_private(self._path, msgspec.json.encode(links[-_MOST:]))
+        write_private(self._path, msgspec.json.encode(links[-_MOST:]))
 
 
 def _digest(code: str) -> str:

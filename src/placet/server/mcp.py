@@ -34,6 +34,7 @@ from placet.server.answer import CALL, Answers, refusal
 from placet.server.offer import as_offered, offered_names, own_tools
 from placet.tools.context import Cancel
 from placet.tools.json_schema import MOST_SHOWN, cut
+from placet.trace_context import join_trace
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -249,7 +250,8 @@ def make_server(face: Face) -> Server[Any]:
     ) -> types.CallToolResult:
         token = context.meta.get("progress_token") if context.meta is not None else None
         report = context.session.report_progress if token is not None else None
-        return await face.answer(params.name, params.arguments or {}, report)
+        with join_trace(context.meta.get("traceparent") if context.meta is not None else None):
+            return await face.answer(params.name, params.arguments or {}, report)
 
     return Server(
         "placet",

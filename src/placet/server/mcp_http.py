@@ -1,7 +1,9 @@
 """MCP over HTTP, under the tokens of the server.
 
-Keep true: only a program that sends its token itself is served, never a browser by its cookie; and only with
-the right `start`.
+Keep true:
+1. Only a program that sends its token itself is served, never a browser by its cookie; and only with the
+   right `start`.
+2. A session is open to the token that began it and to no other: for another it does not exist.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from placet.server.answers import failure
@@ -45,4 +49,6 @@ class McpEndpoint:
             refused = failure(403, "forbidden", "MCP needs a token of no tenant with the right 'start'.")
             await refused(scope, receive, send)
             return
+        # The manager compares who asks with who began the session; the token itself it need not know.
+        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=token.name, scopes=[]))
         await self._manager.handle_request(scope, receive, send)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from placet.app.needs import Need, needs
+from placet.app.needs import Need, mark_of, needs
 from placet.app.notify import Notification, NotifySettings, send
 from placet.errors import PlacetError
 from placet.events.event import Event
@@ -59,8 +59,8 @@ class Pusher:
 
     def _new(self) -> list[Notification]:
         site = self._site
-        waiting = [each for each in needs(site.records, site.redactor) if not site.links.knows(each.id)]
-        return [self._notification(each) for each in waiting]
+        waiting = needs(site.records, site.redactor)
+        return [self._notification(each) for each in waiting if not site.links.knows(each.id, mark_of(each))]
 
     def _notification(self, item: Need) -> Notification:
         kind = str(item.__struct_config__.tag)
@@ -68,7 +68,7 @@ class Pusher:
             kind,
             item.id,
             tenant=getattr(item, "tenant", None),
-            fingerprint=getattr(item, "fingerprint", None),
+            fingerprint=mark_of(item),
             until=item.expires_at,
         )
         return Notification(

@@ -3,7 +3,8 @@
 Keep true:
 1. Nothing but loopback is listened on unless a person asks for it, and then only with TLS or behind a named
    proxy that has it.
-2. Whoever stops the server ends every stream at once, so that it does not wait for browsers to go away.
+2. Whoever sends nothing, or a request without an end, is let go.
+3. Whoever stops the server ends every stream at once, so that it does not wait for browsers to go away.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import ipaddress
 import socket
 from collections.abc import Callable, Sequence
 from types import FrameType
+from typing import cast
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from placet.errors import InputError, UsageError
 from placet.server.guard import Asgi
 
 _DRAIN_S = 10
+SILENT_S = 10.0
+"""After this time without a whole request, and at most twice of it, a connection is closed."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -29,6 +34,14 @@ def check_address(host: str, *, allow_remote: bool, has_tls: bool, proxies: Sequ
     Raises:
         UsageError: so it would be.
     """
+    for each in proxies:
+        try:
+            ipaddress.ip_network(each, strict=False)
+        except ValueError:
+            raise UsageError(
+                f"--trusted-proxy {each}: name it by its IP address, such as 10.0.0.2, or by a network, such "
+                "as 10.0.0.0/24."
+            ) from None
     if is_loopback(host):
         return
     if not allow_remote:
@@ -91,6 +104,38 @@ def addresses(host: str, port: int, names: Sequence[str], *, is_secure: bool) ->
     return hosts, [f"{scheme}://{each}" for each in hosts]
 
 
+def page_origin(host: str, port: int, names: Sequence[str], *, is_secure: bool, is_proxied: bool) -> str:
+    """Where the page is for people: by its first name if it has one. A proxy stands on a port of its own,
+    the usual one if nothing else is said."""
+    found = addresses(names[0] if names else host, port, names[:1], is_secure=is_secure)[1]
+    return found[-1] if names and is_proxied else found[0]
+
+
+class Connection(H11Protocol):
+    """A connection that is closed if no request comes over it."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to look."""
+        super().connection_made(transport)
+        self._looking = self.loop.call_later(SILENT_S, self._look, None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Look no more."""
+        self._looking.cancel()
+        super().connection_lost(exc)
+
+    def _look(self, before: object) -> None:
+        """Close the connection if it is between two requests, the same two as when this was last looked
+        at."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        is_between = cycle is None or cycle.response_complete
+        now = (cycle,) if is_between else None
+        if now is not None and now == before:
+            self.transport.close()
+        else:
+            self._looking = self.loop.call_later(SILENT_S, self._look, now)
+
+
 class Server(uvicorn.Server):
     """A server that says so when it is told to end."""
 
@@ -121,6 +166,9 @@ def make_server(
     """
     config = uvicorn.Config(
         app,
+        # Named, so that what else is installed does not change who reads requests.
+        http=Connection,
+        ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,

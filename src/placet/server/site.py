@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from placet.app.engine import EmbeddedEngine, Engine
-from placet.app.run_export import fold_run, shown_event
+from placet.app.run_export import shown_event
+from placet.engine.embedded import EmbeddedEngine
+from placet.engine.protocol import Engine
+from placet.engine.queue_engine import wake_decided
 from placet.errors import PlacetError, UnknownApproval, UnknownRun
 from placet.events.event import Event
-from placet.events.run_view import RunFold
 from placet.events.stream import StreamEvent, TextDelta, ThinkingDelta
 from placet.render.speech import Speech
+from placet.server.agent_tests import AgentTests
 from placet.server.answers import NotFound
+from placet.server.folds import Folds
 from placet.server.guard import Failures
 from placet.server.links import Links
 from placet.server.tokens import Token, Tokens
@@ -52,9 +55,11 @@ class Site:
         self.tokens = tokens
         self.stream = stream
         self.redactor = redactor
+        self.folds = Folds(records, redactor)
         self.folders = tuple(folders)
         self.db = db
         self.links = Links(tokens.folder)
+        self.agent_tests = AgentTests(records)
         self.failures = Failures()
         """Wrong tokens and links, by address."""
         self.pusher: Pusher | None = None
@@ -70,10 +75,6 @@ class Site:
         self.description: dict[str, Any] = {}
         """The API, as OpenAPI."""
 
-    def fold(self, run_id: str) -> RunFold:
-        """The state of a run, from all that is in the log."""
-        return fold_run(self.records, run_id, self.redactor)
-
     def begin(self) -> None:
         """Let the engine hear of decisions, and everybody who watches of what a model says. On the event
         loop."""
@@ -85,11 +86,9 @@ class Site:
             return
         loop = asyncio.get_running_loop()
 
-        def send(kind: str, run_id: str, tenant: str | None, data: dict[str, Any]) -> None:
+        def call(function: Callable[..., None], *arguments: Any, **options: Any) -> None:
             with suppress(RuntimeError):  # The loop has gone.
-                loop.call_soon_threadsafe(
-                    partial(self.stream.send, kind, {"run_id": run_id, **data}, tenant=tenant, run_id=run_id)
-                )
+                loop.call_soon_threadsafe(partial(function, *arguments, **options))
 
         def hear(run_id: str, tenant: str | None, event: StreamEvent[Any]) -> None:
             match event:
@@ -98,11 +97,9 @@ class Site:
                     speech = self._speeches.get((run_id, is_thought))
                     if speech is None:
                         # What is said between two calls has a number: whoever hears it joins its parts.
-                        said = {"speech": next(self._numbers), "thinking": is_thought}
+                        say = partial(call, self.stream.say, run_id, tenant, next(self._numbers))
                         speech = self._speeches[run_id, is_thought] = Speech(
-                            lambda text: send("text", run_id, tenant, {**said, "text": text}),
-                            self.redactor.text,
-                            self.redactor.open_tail,
+                            partial(say, thinking=is_thought), self.redactor.text, self.redactor.open_tail
                         )
                     speech.say(event.text)
                 case _:
@@ -110,11 +107,14 @@ class Site:
                     for is_thought in (False, True):
                         if (ended := self._speeches.pop((run_id, is_thought), None)) is not None:
                             ended.end()
+                            call(self.stream.hush, run_id)
 
         def tell(run_id: str, tenant: str | None, reason: str) -> None:
-            send("problem", run_id, tenant, {"message": self.redactor.text(reason)})
+            problem = {"run_id": run_id, "message": self.redactor.text(reason)}
+            call(self.stream.send, "problem", problem, tenant=tenant, run_id=run_id)
 
         engine.watch, engine.problem = hear, tell
+        engine.start()
         self.stream.listen(self._heard)
         self._catching_up = asyncio.create_task(asyncio.to_thread(self._catch_up))
 
@@ -130,6 +130,13 @@ class Site:
                 if self.engine is not None and any(each is not None and each.decision for each in found):
                     self.engine.decided(summary.run_id)
 
+    def decided(self, run_id: str) -> None:
+        """Have whoever works on a run go on with it: somebody has decided about it."""
+        if self.engine is not None:
+            self.engine.decided(run_id)
+        else:
+            wake_decided(self.records, run_id)
+
     def _heard(self, events: Sequence[Event]) -> None:
         """Go on with what was decided, by whatever process."""
         engine = self.engine
@@ -142,8 +149,9 @@ class Site:
         self.is_draining = True
         if self.pusher is not None:
             await self.pusher.end()
+        await asyncio.to_thread(self.agent_tests.drain)
         if self.engine is not None:
-            await asyncio.to_thread(self.engine.drain)
+            await self.engine.drain()
 
     def drain(self) -> None:
         """Begin nothing more, and let everybody who watches go. On the event loop."""

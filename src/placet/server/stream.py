@@ -8,8 +8,9 @@ Keep true:
 1. Log events reach a watcher in the order of the log, without a gap, from the position that it names.
 2. An event is encoded once, however many watch.
 3. Nothing is read while nobody watches or listens.
-4. Words that a model says, as they come, are not in the log: they are sent to whoever watches now, and are
-   dropped for everybody else.
+4. Whoever's token is revoked gets nothing more, also over a stream that was open before.
+5. Words that a model says, as they come, are not in the log. Whoever comes while it speaks gets what it has
+   said so far, and every piece says where it belongs: nobody sees a hole, or the same words twice.
 """
 
 from __future__ import annotations
@@ -33,31 +34,27 @@ POLL_S = 0.1
 PING_S = 15.0
 VIEW = "view"
 """What changes of views are sent as."""
+TEXT = "text"
+"""What the words of models are sent as."""
 KEPT = 5_000
 """Items in the ring."""
 _PAGE = 1_000
 
 NEEDS = frozenset(
     {
-        "approval_requested",
-        "approval_recorded",
-        "action_unknown",
-        "proposal_ended",
-        "turn_loop_ended",
-        "run_resumed",
-        "coding_state_changed",
-        "coding_question_asked",
-        "round_ended",
+        *("approval_requested", "approval_recorded", "action_unknown", "run_resumed", "run_ended"),
+        *("coding_state_changed", "coding_question_asked", "coding_question_closed"),
+        *("round_ended",),
     }
 )
 """Kinds after which something else may wait for a person than before."""
 STANDING = frozenset(
     {
-        *("proposal_received", "proposal_ended", "run_resumed", "turn_loop_started", "turn_loop_ended"),
+        *("proposal_received", "turn_loop_started", "run_resumed", "run_ended"),
         *("coding_started", "coding_state_changed", "round_started", "round_phase", "round_ended"),
     }
 )
-"""Kinds after which a run may stand otherwise in a list."""
+"""Kinds after which the row of a run may be another: each is written after the row."""
 
 
 class Item(NamedTuple):
@@ -74,6 +71,41 @@ class Item(NamedTuple):
     """Of the change of a view, up to which position of the log it goes."""
 
 
+class Spoken:
+    """What a model says just now: all of it so far."""
+
+    def __init__(self, run_id: str, tenant: str | None, speech: int, *, thinking: bool) -> None:
+        self._run_id = run_id
+        self._tenant = tenant
+        self.speech = speech
+        """The number of what it says between two calls."""
+        self._thinking = thinking
+        self._pieces: list[str] = []
+        self._length = 0
+
+    def add(self, text: str) -> Item:
+        """A new piece, as it is sent."""
+        item = self._item(self._length, text)
+        self._pieces.append(text)
+        # In the units in which a browser counts.
+        self._length += len(text.encode("utf-16-le", "surrogatepass")) // 2
+        return item
+
+    def whole(self) -> Item:
+        """Everything so far, as it is sent."""
+        return self._item(0, "".join(self._pieces))
+
+    def _item(self, at: int, text: str) -> Item:
+        data = {
+            "run_id": self._run_id,
+            "speech": self.speech,
+            "thinking": self._thinking,
+            "at": at,
+            "text": text,
+        }
+        return Item(0, TEXT, self._tenant, self._run_id, to_json(data))
+
+
 class Watcher(NamedTuple):
     """What somebody wants to hear of."""
 
@@ -82,6 +114,8 @@ class Watcher(NamedTuple):
     """Only this run."""
     watch: Mapping[str, int] = {}
     """Runs of which it gets changes of the view, and up to which position of the log it has each."""
+    holds: Callable[[], bool] = lambda: True
+    """Whether the token is still good; asked before anything is sent."""
 
     def wants(self, item: Item) -> bool:
         """Whether an item is for it."""
@@ -98,7 +132,7 @@ class Live:
         self.fold: RunFold | None = None
         self.missed: list[Event] = []
         """What came before the view was there."""
-        self.ready = asyncio.Event()
+        self.loading = asyncio.Lock()
 
 
 class Stream:
@@ -119,6 +153,8 @@ class Stream:
         self.load = load or (lambda run: RunFold.of(run, events.scan(run=run)))
         """The view of a run, from all that is in the log."""
         self._live: dict[str, Live] = {}
+        self._spoken: dict[str, Spoken] = {}
+        """What models say just now, by their runs."""
         self._listeners: list[Callable[[Sequence[Event]], None]] = []
         self._poll_s = poll_s
         self._ring: deque[Item] = deque(maxlen=kept)
@@ -222,6 +258,20 @@ class Stream:
             self._put(Item(0, kind, tenant, run_id, to_json(data)))
             self._tell()
 
+    def say(self, run_id: str, tenant: str | None, speech: int, text: str, *, thinking: bool) -> None:
+        """Send the next words of a speech, which has a number. On the event loop."""
+        spoken = self._spoken.get(run_id)
+        if spoken is None or spoken.speech != speech:
+            spoken = self._spoken[run_id] = Spoken(run_id, tenant, speech, thinking=thinking)
+        item = spoken.add(text)
+        if self._watching:
+            self._put(item)
+            self._tell()
+
+    def hush(self, run_id: str) -> None:
+        """What was said in a run is over: the log has it. On the event loop."""
+        self._spoken.pop(run_id, None)
+
     def listen(self, hear: Callable[[Sequence[Event]], None]) -> None:
         """Call a function with every batch of events from now on, whether anybody watches or not."""
         self._listeners.append(hear)
@@ -243,21 +293,21 @@ class Stream:
         position up to which that goes. Whoever calls this calls `unwatch` later."""
         live = self._live.setdefault(run_id, Live())
         live.watchers += 1
-        if live.watchers == 1:
-            fold = await asyncio.to_thread(self.load, run_id)
-            for event in live.missed:
-                fold.take(self.shown(event))
-            fold.changes()
-            live.fold, live.missed = fold, []
-            live.ready.set()
-        await live.ready.wait()
+        async with (
+            live.loading
+        ):  # Whoever loads it may go away meanwhile: the next one in line loads it then.
+            if live.fold is None:
+                fold = await asyncio.to_thread(self.load, run_id)
+                for event in live.missed:
+                    fold.take(self.shown(event))
+                fold.changes()
+                live.fold, live.missed = fold, []
         return await asyncio.to_thread(self._view_since, run_id, after)
 
     def _view_since(self, run_id: str, after: int) -> tuple[bytes, int]:
         fold = self.load(run_id)
         if after < fold.view.seq:
-            # What the watcher has already is that of all events up to there.
-            return to_json(fold.changes()), fold.view.seq
+            return to_json(fold.whole()), fold.view.seq
         return b"", fold.view.seq
 
     def unwatch(self, run_id: str) -> None:
@@ -285,18 +335,24 @@ class Stream:
                     yield b"event: view\ndata: %s\n\n" % data
             watcher = watcher._replace(watch=has)
             place: int | None = None
-            while not self._closed:
+            while not self._closed and watcher.holds():
                 news = self._news
                 if place is None or place < self._count - len(self._ring):
                     async for block, reached in self._catch_up(watcher, cursor):
+                        if not watcher.holds():
+                            return
                         cursor = reached
                         if block:
                             yield block
                     place = self._place_after(cursor)
+                    # Nothing is awaited between the two, so that no word falls between them.
+                    spoken = [each.whole() for each in self._spoken.values()]
+                    if blocks := list(_blocks(filter(watcher.wants, spoken))):
+                        yield b"".join(blocks)
                 items = list(islice(self._ring, place - (self._count - len(self._ring)), None))
                 place = self._count
                 cursor = max([cursor, *(item.seq for item in items)])
-                blocks = list(_blocks(item for item in items if watcher.wants(item)))
+                blocks = list(_blocks(filter(watcher.wants, items)))
                 if blocks:
                     yield b"".join(blocks)
                     continue
@@ -325,7 +381,7 @@ class Stream:
             wanted = [event for event in found if event.seq <= high]
             items = [encode(self.shown(event)) for event in wanted]
             cursor = wanted[-1].seq if len(wanted) == _PAGE else high
-            yield b"".join(_blocks(item for item in items if watcher.wants(item))), cursor
+            yield b"".join(_blocks(filter(watcher.wants, items))), cursor
 
     def _place_after(self, cursor: int) -> int:
         """Where in the ring to go on after a position in the log."""

@@ -8,6 +8,7 @@ Keep true:
 1. A token is compared in constant time, with every known one, by digest.
 2. The file is written whole under another name and moved into place, mode 0600 from the first byte.
 3. A code is good once, for a few minutes, and only in the process that made it.
+4. What one process revokes no other brings back: whoever writes the file reads it under its lock.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import msgspec
 
 from placet.errors import InputError, UsageError
 from placet.ir.to_dict import ToDict
-from placet.server.private_file import write_private
+from placet.server.private_file import locked, write_private
 
 Right = Literal["see", "decide", "start", "admin"]
 """What a token allows: look, answer what waits for a person, start and stop work, manage tokens."""
@@ -95,7 +96,7 @@ class Tokens:
         Raises:
             InputError: the folder cannot be used.
         """
-        with self._lock:
+        with self._lock, locked(self._folder):
             known = self._read()
             try:
                 kept = self.owner_file.read_text(encoding="ascii").strip()
@@ -121,7 +122,7 @@ class Tokens:
         """
         _check_name(name)
         _check_rights(rights, tenant)
-        with self._lock:
+        with self._lock, locked(self._folder):
             known = self._read()
             if any(token.name == name for token in known):
                 raise UsageError(f"There is a token '{name}' already. Rotate it, or choose another name.")
@@ -135,7 +136,7 @@ class Tokens:
         Raises:
             UsageError: there is no such token.
         """
-        with self._lock:
+        with self._lock, locked(self._folder):
             known = self._read()
             old = _named(known, name)
             made, secret = _new(name, old.tenant, old.rights, self._clock())
@@ -152,7 +153,7 @@ class Tokens:
         """
         if name == OWNER:
             raise UsageError("The owner's token cannot be revoked. Rotate it instead.")
-        with self._lock:
+        with self._lock, locked(self._folder):
             known = self._read()
             _named(known, name)
             self._store([t for t in known if name not in (t.name, t.of)])
@@ -169,6 +170,13 @@ class Tokens:
             return None
         return found
 
+    def holds(self, token: Token) -> bool:
+        """Whether a token that was shown before is still good: it may have been revoked since."""
+        with self._lock:
+            known = self._read()
+        is_over = token.expires_at is not None and self._clock() >= token.expires_at
+        return not is_over and any(each.digest == token.digest for each in known)
+
     # Browsers
 
     def code(self, name: str = OWNER) -> str:
@@ -184,10 +192,20 @@ class Tokens:
         """A new token for the browser that brings a code; None if the code is used, too old, or none."""
         with self._lock:
             name, until = self._codes.pop(_digest(code), ("", 0.0))
+        return self._browser(name) if self._clock() < until else None
+
+    def enter(self, secret: str) -> str | None:
+        """A new token for the browser that brings a token, as good as that one; None if it is none that
+        holds."""
+        token = self.find(secret)
+        return self._browser(token.name) if token is not None and token.of is None else None
+
+    def _browser(self, name: str) -> str | None:
+        with self._lock, locked(self._folder):
             now = self._clock()
             known = [t for t in self._read() if t.expires_at is None or now < t.expires_at]
             base = next((t for t in known if t.name == name and t.of is None), None)
-            if base is None or now >= until:
+            if base is None:
                 return None
             made, secret = _new(name, base.tenant, base.rights, now, of=name, expires_at=now + BROWSER_S)
             browsers = sorted((t for t in known if t.of == name), key=lambda t: t.created_at)

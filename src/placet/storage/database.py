@@ -11,16 +11,62 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from placet.errors import StorageError, UsageError
-from placet.storage.transaction import Link, Transaction
+from placet.storage.transaction import Link, Rows, Transaction, Value
 from placet.storage.writer import Writer
 
 T = TypeVar("T")
+
+
+class Readers:
+    """Links for reading, of which at most so many are open. Databases of one server share them."""
+
+    def __init__(self, connect: Callable[[], Link], most: int) -> None:
+        self._connect = connect
+        self._room = threading.BoundedSemaphore(most)
+        self._idle: list[Link] = []
+        self._lock = threading.Lock()
+        self.users = 0
+        """Databases that use them."""
+
+    @contextmanager
+    def link(self) -> Iterator[Link]:
+        """A link that nobody else uses; waits until there is one."""
+        with self._room:
+            with self._lock:
+                found = self._idle.pop() if self._idle else None
+            link = found or self._connect()
+            try:
+                yield link
+            finally:
+                with self._lock:
+                    is_closed = self.users <= 0
+                    if not is_closed:
+                        self._idle.append(link)
+                if is_closed:
+                    link.close()
+
+    def join(self, link: Link | None) -> None:
+        """Use them from now on; with one more, if there is one already."""
+        with self._lock:
+            self.users += 1
+            if link is not None:
+                self._idle.append(link)
+
+    def close(self) -> None:
+        """Close them, unless another database uses them."""
+        with self._lock:
+            self.users -= 1
+            if self.users > 0:
+                return
+            idle, self._idle = self._idle, []
+        for link in idle:
+            link.close()
 
 
 class Database:
@@ -28,8 +74,11 @@ class Database:
     thread.
     """
 
-    def __init__(self, connect: Callable[[bool], Link], *, read_only: bool = False) -> None:
-        """`connect` makes a link; it is told whether that is for writing."""
+    def __init__(
+        self, connect: Callable[[bool], Link], *, read_only: bool = False, readers: Readers | None = None
+    ) -> None:
+        """`connect` makes a link; it is told whether that is for writing. Without `readers` there is one link
+        for reading."""
         self._connect = connect
         self.read_only = read_only
         """Whether nothing can be written."""
@@ -37,8 +86,8 @@ class Database:
         self.name: str = link.name
         """Name for messages, without a password."""
         self._writer = None if read_only else Writer(link)
-        self._reader: Link | None = link if read_only else None
-        self._reading = threading.Lock()
+        self._readers = readers if readers is not None else Readers(lambda: connect(False), 1)
+        self._readers.join(link if read_only else None)
         self._pid = os.getpid()
         self._closed = False
 
@@ -60,27 +109,46 @@ class Database:
             StorageError: it cannot be read.
         """
         self._check()
-        with self._reading:
-            for last in (False, True):
-                if self._reader is None:
-                    self._reader = self._connect(False)
+        with self._readers.link() as link:
+            # A link may have died while nobody used it, and again while it is used.
+            for last in (False, False, True):
                 try:
-                    return work(self._reader.begin(durable=False, writes=False))
+                    return work(link.begin(durable=False, writes=False))
                 except Exception as error:
-                    explained = self._reader.explain(error)
+                    explained = link.explain(error)
                     if explained is error:
                         raise
-                    if last or self._reader.recover(error) is None:
+                    if last or link.recover(error) is None:
                         raise explained from error
                 finally:
-                    self._reader.rollback()
-            raise AssertionError  # Not reached: the second try returns or raises.
+                    link.rollback()
+            raise AssertionError  # Not reached: the last try returns or raises.
+
+    def select(self, sql: str, values: Sequence[Value] = ()) -> Rows:
+        """Return the rows of one statement that only reads.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        return self.read(lambda t: t.execute(sql, values))
+
+    def execute(self, sql: str, values: Sequence[Value] = ()) -> Rows:
+        """Run one statement in a transaction of its own and wait until it is on disk.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        return self.write(lambda t: t.execute(sql, values)).result()
+
+    def has_table(self, name: str) -> bool:
+        """Whether a store has made its table here. Whoever only reads cannot make it to find out."""
+        return self.read(lambda t: t.has_table(name))
 
     def checkpoint(self) -> None:
         """Empty the write-ahead log of SQLite, which holds copies of what was deleted. Best effort: it stays
         as it is while another process reads from it."""
         self._check()
-        with self._reading, suppress(StorageError):
+        with suppress(StorageError):
             link = self._connect(True)
             try:
                 link.checkpoint()
@@ -100,9 +168,7 @@ class Database:
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
-        with self._reading:
-            if self._reader is not None:
-                self._reader.close()
+        self._readers.close()
         if self._writer is not None:
             # Last, because only whoever may write can tidy up: SQLite then leaves one file, not three.
             self._writer.close()

@@ -68,7 +68,7 @@ class Holder(msgspec.Struct, frozen=True):
 def holder(token: str) -> Holder:
     """This process."""
     pid = os.getpid()
-    return Holder(socket.gethostname(), pid, _boot(), _space(), _started(pid), token)
+    return Holder(socket.gethostname(), pid, boot_id(), _space(), _started(pid), token)
 
 
 def is_dead(other: Holder) -> bool:
@@ -240,7 +240,8 @@ class Renewals:
 
 
 @cache
-def _boot() -> str:
+def boot_id() -> str:
+    """Which start of the machine this is; empty where the system does not say."""
     with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
     return ""

@@ -8,17 +8,23 @@ Keep true:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from placet.errors import StorageUnavailable, TrustError, UsageError
-from placet.storage.database import Database
+from placet.storage.database import Database, Readers
 from placet.storage.transaction import Link
 
 FILE_NAME = "placet.db"
 PROJECT_FOLDER = ".placet"
 _POSTGRES = ("postgres://", "postgresql://")
+MOST_READERS = 4
+"""Connections for reading that a process has to one server, however many databases are open there. Each
+database has one more for writing."""
+_READERS: dict[tuple[int, str], Readers] = {}
+_LOCK = threading.Lock()
 
 
 def default_url(environment: Mapping[str, str], start: Path) -> str:
@@ -115,7 +121,10 @@ def open_database(url: str, *, create: bool = True, read_only: bool = False) -> 
     if is_server(url):
         from placet.storage.postgres import PostgresLink
 
-        return Database(lambda writes: PostgresLink(url, writes=writes), read_only=read_only)
+        def link(writes: bool) -> Link:
+            return PostgresLink(url, writes=writes)
+
+        return Database(link, read_only=read_only, readers=_readers_of(url, link))
     path = sqlite_path(url)
 
     def connect(writes: bool) -> Link:
@@ -124,6 +133,16 @@ def open_database(url: str, *, create: bool = True, read_only: bool = False) -> 
         return SqliteLink(path, writes=writes, create=create and writes)
 
     return Database(connect, read_only=read_only)
+
+
+def _readers_of(url: str, connect: Callable[[bool], Link]) -> Readers:
+    """The links for reading that all databases of a server share in this process."""
+    key = (os.getpid(), url)
+    with _LOCK:
+        found = _READERS.get(key)
+        if found is None or found.users <= 0:
+            found = _READERS[key] = Readers(lambda: connect(False), MOST_READERS)
+        return found
 
 
 def is_server(url: str) -> bool:

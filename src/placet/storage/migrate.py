@@ -8,7 +8,7 @@ Keep true:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from placet.errors import StorageNewer, StorageUnavailable
@@ -25,11 +25,19 @@ class ByDialect(NamedTuple):
     postgres: str
 
 
+class Conversion(NamedTuple):
+    """Rows that no statement converts: the program does it, within the transaction of the step."""
+
+    name: str
+    """Stands for it where steps are compared: a released one never changes either."""
+    run: Callable[[Transaction], None]
+
+
 class Migrations(NamedTuple):
     """The tables of one package."""
 
     part: str
-    steps: Sequence[Sequence[str | ByDialect]]
+    steps: Sequence[Sequence[str | ByDialect | Conversion]]
     """Statements by step; how many steps have been taken is the version."""
     readable_from: int | None = None
     """The oldest version that can be read as it is, where nothing may be written; None for the newest."""
@@ -60,32 +68,8 @@ def migrate(database: Database, wanted: Migrations) -> int:
         StorageError: it cannot be written.
     """
     newest = len(wanted.steps)
-
-    def look(t: Transaction) -> int:
-        found = t.execute(f"SELECT version FROM {_REGISTER} WHERE part = ?", (wanted.part,))
-        version: int = found[0][0] if found else 0
-        if version > newest:
-            raise StorageNewer(
-                database.name,
-                f"holds {wanted.part} tables of version {version}; this program knows version {newest}",
-                "Use the newer version of Placet, or another database.",
-            )
-        return version
-
-    def take(t: Transaction) -> None:
-        t.lock_schema()
-        t.execute(f"CREATE TABLE IF NOT EXISTS {_REGISTER} (part TEXT PRIMARY KEY, version BIGINT NOT NULL)")
-        for step in wanted.steps[look(t) :]:
-            for statement in step:
-                t.execute(statement if isinstance(statement, str) else getattr(statement, t.dialect))
-        t.execute(
-            f"INSERT INTO {_REGISTER} (part, version) VALUES (?, ?)"
-            " ON CONFLICT (part) DO UPDATE SET version = excluded.version",
-            (wanted.part, newest),
-        )
-
     # Looked at first, so that whoever only reads needs no right to write.
-    found = database.read(lambda t: look(t) if t.has_table(_REGISTER) else 0)
+    found = database.read(lambda t: _version(t, wanted, database.name) if t.has_table(_REGISTER) else 0)
     if found == newest:
         return newest
     if database.read_only:
@@ -98,5 +82,39 @@ def migrate(database: Database, wanted: Migrations) -> int:
         )
         error.holds_nothing = not found
         raise error
-    database.write(take).result()
+    database.write(lambda t: take_steps(t, wanted, database.name)).result()
     return newest
+
+
+def take_steps(t: Transaction, wanted: Migrations, name: str = "the database") -> None:
+    """Bring the tables of one part up to date within a transaction. `name` is for messages.
+
+    Raises:
+        StorageNewer: a newer version of the program has been here.
+    """
+    t.lock_schema()
+    t.execute(f"CREATE TABLE IF NOT EXISTS {_REGISTER} (part TEXT PRIMARY KEY, version BIGINT NOT NULL)")
+    for step in wanted.steps[_version(t, wanted, name) :]:
+        for statement in step:
+            if isinstance(statement, Conversion):
+                statement.run(t)
+            else:
+                t.execute(statement if isinstance(statement, str) else getattr(statement, t.dialect))
+    t.execute(
+        f"INSERT INTO {_REGISTER} (part, version) VALUES (?, ?)"
+        " ON CONFLICT (part) DO UPDATE SET version = excluded.version",
+        (wanted.part, len(wanted.steps)),
+    )
+
+
+def _version(t: Transaction, wanted: Migrations, name: str) -> int:
+    found = t.execute(f"SELECT version FROM {_REGISTER} WHERE part = ?", (wanted.part,))
+    version: int = found[0][0] if found else 0
+    newest = len(wanted.steps)
+    if version > newest:
+        raise StorageNewer(
+            name,
+            f"holds {wanted.part} tables of version {version}; this program knows version {newest}",
+            "Use the newer version of Placet, or another database.",
+        )
+    return version

@@ -29,8 +29,9 @@ PATIENCE_S = 30.0
 """How long a server that is gone is waited for."""
 _CONNECT_S = 10
 _LOCK_S = 20
-_IDLE_S = 30
-"""How long a transaction may do nothing before the server ends it."""
+IDLE_S = 10
+"""How long a transaction may do nothing before the server ends it: less than others wait for its locks, so
+that one that is frozen holds them up and fails none of them."""
 _SCHEMA = "placet"
 _LOCK = 0x706C61636574
 """Of the advisory lock under which tables change."""
@@ -127,7 +128,7 @@ class PostgresLink:
             connection.execute(f"SET search_path TO {_SCHEMA}".encode())
             # Whoever is frozen in the middle of a transaction must not stop the others for good.
             connection.execute(f"SET lock_timeout TO '{_LOCK_S}s'".encode())
-            connection.execute(f"SET idle_in_transaction_session_timeout TO '{_IDLE_S}s'".encode())
+            connection.execute(f"SET idle_in_transaction_session_timeout TO '{IDLE_S}s'".encode())
             # What is not UTF-8 on the server would come back changed.
             connection.execute("SET client_encoding TO 'UTF8'")
         except driver.Error as error:
@@ -145,7 +146,10 @@ class PostgresLink:
 
     def _words(self, error: Exception) -> str:
         """What the driver says, in one line and without a password."""
-        words = " ".join(str(error).split()).rstrip(".?")
+        lines = str(error).splitlines()
+        # Its questions ("Is the server running ...?") are a sentence of their own, and we say what to do.
+        told = [line for line in lines if not line.rstrip().endswith("?")] or lines
+        words = " ".join(" ".join(told).split()).rstrip(".?")
         for secret in _secrets_in(self._url):
             words = words.replace(secret, "[redacted]")
         return truncate(words, 300)
@@ -184,7 +188,9 @@ class PostgresLink:
         driver = self._psycopg
         if isinstance(error, driver.errors.DeadlockDetected | driver.errors.SerializationFailure):
             return False
-        if not isinstance(error, driver.OperationalError) or not self._connection.closed:
+        # The last: it stood still for too long, as in a process that was frozen.
+        lost = driver.OperationalError | driver.errors.IdleInTransactionSessionTimeout
+        if not isinstance(error, lost) or not self._connection.closed:
             return None
         until = time.monotonic() + PATIENCE_S
         pause_s = 0.05

@@ -114,6 +114,9 @@ def each_condition_holds(make: MakeStore) -> None:
         ({"after": 10}, [11, 12]),
         ({"after": 0}, list(range(1, 13))),
         ({"after": 12}, []),
+        ({"before": 3}, [1, 2]),
+        ({"after": 4, "before": 7}, [5, 6]),
+        ({"before": 1}, []),
         ({"limit": 2}, [1, 2]),
         ({"limit": 0}, []),
         ({"limit": 99}, list(range(1, 13))),
@@ -163,6 +166,11 @@ def many_are_found_as_well_as_few(make: MakeStore) -> None:
     _same(_seqs(store.query(kind="turn_1")), list(range(1, count, 2)), "every other")
     _same(_seqs(store.query(limit=1_500, after=700)), list(range(701, 2_201)), "a limit of more than a page")
     _same(_seqs(store.query(limit=1_500, newest=True)), list(range(count, 1_000, -1)), "and from the end")
+    _same(
+        _seqs(store.query(limit=1_500, newest=True, before=2_000)),
+        list(range(1_999, 499, -1)),
+        "and from before one",
+    )
     _same(_seqs(store.query(since=100, until=2_200)), list(range(100, 2_201)), "a stretch of time")
     _same(sorted(store.counts().items()), [("turn_0", 1_250), ("turn_1", 1_250)], "counts()")
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from placet.memory.analysis import query_terms
 from placet.memory.fact import Fact, FactScope
-from placet.memory.store import FactFilter, FactStore
+from placet.memory.store import FactFilter, FactStore, Tally
 
 MakeStore = Callable[[], FactStore]
 Check = Callable[[MakeStore], None]
@@ -334,6 +334,33 @@ def what_a_run_has_read_is_known(make: MakeStore) -> None:
     _same(store.recalled(None, "another"), [], "of another")
 
 
+def counts_add_up_and_go_with_their_fact(make: MakeStore) -> None:
+    store = make()
+    store.add([make_fact("a"), make_fact("b"), make_fact("a", tenant="other")])
+    store.tally(None, {"a": Tally(1, 0, 5.0), "unknown": Tally(1, 0, 5.0)})
+    store.tally(None, {"a": Tally(1, 2, 3.0)})
+
+    _same(store.tallies(None, ["a", "b", "unknown"]), {"a": Tally(2, 2, 5.0)}, "added")
+    _same(store.tallies("other", ["a"]), {}, "of another tenant")
+    totals = {"a": Tally(1, 7, 9.0), "b": Tally(3, 0, 4.0)}
+    for _ in range(2):
+        store.tally(None, totals, is_total=True)
+    _same(store.tallies(None, ["a", "b"]), {"a": Tally(2, 7, 5.0), "b": Tally(3, 0, 4.0)}, "totals")
+    store.forget(None, ["a"])
+    store.add([make_fact("a")])
+    _same(store.tallies(None, ["a"]), {}, "forgotten")
+
+
+def records_of_work_are_found_only_by_their_kind(make: MakeStore) -> None:
+    store = make()
+    store.add([make_fact("a"), make_fact("r", kind="repair"), make_fact("s", kind="round")])
+
+    _same(_ids(store.listed(at())), ["a"], "listed")
+    _same(found(store, "build"), {"a"}, "found")
+    _same(_ids(store.listed(at(kinds=("repair",)))), ["r"], "by kind")
+    _same({each.id for each in store.listed(None)}, {"a", "r", "s"}, "all")
+
+
 def trust_removes_one_label(make: MakeStore) -> None:
     store = make()
     store.add([make_fact("a", labels=("untrusted", "secret"))])
@@ -373,6 +400,8 @@ fact_store_suite: Sequence[Check] = (
     pruning_takes_out_of_indexes_and_keeps_the_past,
     what_a_run_has_read_is_known,
     trust_removes_one_label,
+    counts_add_up_and_go_with_their_fact,
+    records_of_work_are_found_only_by_their_kind,
     lists_are_in_order_and_limited,
 )
 """One check for each promise of `FactStore`. A check takes a function that makes an empty store, and raises

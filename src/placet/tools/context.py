@@ -163,6 +163,11 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True, kw_only=True, eq=
     They are never stored or logged. A tool that takes a `ToolContext[Deps]` is not called without them."""
     idempotency_key: str = ""
     """The same for every attempt of this call, also after a restart. Pass it to external services."""
+    traceparent: str = ""
+    """W3C trace context of this call, for whatever works on it elsewhere; empty where there is no trace."""
+    budget: Any = None
+    """What the run may use, for runs that the call starts: `Runtime.open_run(counts_for=context.budget)`. Set
+    by the runtime."""
     on_spend: Callable[[int | None, float | None], None] | None = None
     """Receives the reports of `spend`; set by the runtime, called in the tool's thread."""
     on_progress: Callable[[str, float | None, float | None], None] | None = None

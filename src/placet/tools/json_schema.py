@@ -14,7 +14,6 @@ Keep true:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeAlias
@@ -37,7 +36,6 @@ MOST_WORK = 3000
 """Parts of a schema, times the places of a value, at which the engine may look to find every problem: it
 takes up to 15 us for each, and makes an object of it."""
 _HERE = "placet:schema"
-_PLAIN = re.compile(r"[\w.-]+", re.ASCII)
 _MASK = "\x00"
 """Stands for the value in the engine's messages, until a short form of it is put in."""
 

@@ -41,8 +41,9 @@ def program_tool(
 
     The program gets the parameters as one JSON object on standard input and prints one JSON value. What it
     writes to standard error is for people: its last lines are in the error if it fails. The variables
-    `PLACET_RUN_ID`, `PLACET_ACTION_ID` and `PLACET_IDEMPOTENCY_KEY` tell it which call it serves. When it is
-    stopped, everything that it started is stopped too.
+    `PLACET_RUN_ID`, `PLACET_ACTION_ID` and `PLACET_IDEMPOTENCY_KEY` tell it which call it serves, and
+    `TRACEPARENT` to which trace that belongs, if to any. When it is stopped, everything that it started is
+    stopped too.
 
     >>> import sys
     >>> from placet import Runtime, ToolSchema

@@ -110,12 +110,13 @@ class Parts:
         """Schemas about the same value, and about values within it; of each group one is met at a time."""
         if (known := self._around.get(id(part))) is not None:
             return known
-        here = [[each] for name in _SAME for each in _schemas(part, name)]
+        # Most parts have one or two of all these keywords.
+        here = [[each] for name in _SAME if name in part for each in _schemas(part, name)]
         for name in _REFERENCES:
             if isinstance(target := part.get(name), str) and (meant := self._meant(part, target)):
                 here.append(meant)
-        within = [list(_schemas(part, name)) for name in _ONE_OF_THEM]
-        for name in _WITHIN:
+        within = [list(_schemas(part, name)) for name in _ONE_OF_THEM if name in part]
+        for name in filter(part.__contains__, _WITHIN):
             found = list(_schemas(part, name))
             # Before 2020 a list of `items` was what `prefixItems` is now.
             within += [found] if name == "items" else [[each] for each in found]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
@@ -31,6 +31,8 @@ from placet.truncation import truncate_repr
 Bind: TypeAlias = Callable[[dict[str, JsonValue]], dict[str, Any]]
 
 _EMPTY = inspect.Parameter.empty
+_BUILTIN: dict[Hashable, Signature] = {}
+"""Signatures of built-in tools that were read before. They can be shared: a tool copies the schema."""
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,32 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
     Raises:
         ToolDeclarationError: the function cannot be a tool as it stands.
     """
+    key = _builtin_key(fn)
+    if key is None:
+        return _read(fn)
+    if key not in _BUILTIN:
+        _BUILTIN[key] = _read(fn)
+    return _BUILTIN[key]
+
+
+def _builtin_key(fn: Callable[..., Any]) -> Hashable | None:
+    """Cache key of the function of a built-in tool; `None` for any other function.
+
+    Built-in tools are made anew for each folder, from the same code, and what their annotations name never
+    changes. Of a user's function that is not known.
+    """
+    if not inspect.isfunction(fn) or not fn.__module__.startswith("placet.") or hasattr(fn, "__wrapped__"):
+        return None
+    defaults = (fn.__defaults__, *(fn.__kwdefaults__ or {}).items())
+    key = (fn.__code__, fn.__doc__, defaults, *fn.__annotations__.items())
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _read(fn: Callable[..., Any]) -> Signature:
     owner = f"Tool function '{function_name(fn)}'"
     declared = _parameters(fn, owner)
     annotations = {name: _resolve(fn, p.annotation, owner, name) for name, p in declared.items()}

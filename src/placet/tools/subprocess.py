@@ -1,7 +1,7 @@
 """A tool that is a program: its parameters as JSON on standard input, its answer as JSON on standard output.
 
 Standard error is for people; its last lines stand in the error if the program fails. Which call it serves is
-in the variables PLACET_ACTION_ID, PLACET_RUN_ID and PLACET_IDEMPOTENCY_KEY.
+in the variables PLACET_ACTION_ID, PLACET_RUN_ID and PLACET_IDEMPOTENCY_KEY, and the trace in TRACEPARENT.
 
 Keep true:
 1. An answer is one JSON value, read strictly. Anything else is a failure that says where it went wrong.
@@ -125,6 +125,7 @@ def _variables(spec: CommandSpec, context: ToolContext) -> dict[str, str]:
         "PLACET_ACTION_ID": context.action_id,
         "PLACET_RUN_ID": context.run_id,
         "PLACET_IDEMPOTENCY_KEY": context.idempotency_key,
+        **({"TRACEPARENT": context.traceparent} if context.traceparent else {}),
     }
 
 

@@ -29,7 +29,7 @@ from placet.turns.calls import Offer
 from placet.turns.compaction import Compacted
 from placet.turns.conversation import Conversation
 from placet.turns.ending import End, Event, Note, Text, Thinking, Trouble, Watch
-from placet.turns.limits import TurnLimits, used_up_words
+from placet.turns.limits import TurnLimits
 from placet.turns.output import OutputType
 from placet.turns.reading import Reading
 from placet.turns.told import Answered, Failed, Overflowed, Told, encode, read
@@ -111,8 +111,6 @@ class Asking:
         self._turn = 0
         """Of the run."""
         self._is_out_of_time = False
-        self._untold: set[str] = set()
-        """Limits of which some answer did not say how much it used."""
         self._is_repairing = False
         self._is_too_long = False
         """Whether the model could not read the newest request, and nothing more can be left out of it."""
@@ -122,20 +120,18 @@ class Asking:
 
     def _halt(self) -> Halt | None:
         """Why the loop may go no further, if so."""
-        return self._reached()
+        return self._reached(alone=False)
 
-    def _reached(self) -> Halt | None:
-        """Why nothing more may be started, if so: for a call of several, which brings it with its result."""
+    def _reached(self, *, alone: bool = True) -> Halt | None:
+        """Why nothing more may be started, if so: for a call of several, which brings it with its result.
+        What the model asked for last may still be done, whatever is left above."""
         if self._is_out_of_time:
             assert self._run.budget is not None
-            return Halt("budget", used_up_words("max_duration_ms", self._run.budget))
+            return Halt("budget", self._run.budget.time_words())
         if self._cancel is not None and self._cancel.requested:
             return Halt("cancelled", self._cancel.reason or "it was cancelled", cause=self._cancel.cause)
-        limit = self._run.used_up()
-        if limit is None:
-            return None
-        assert self._run.budget is not None
-        return Halt("budget", used_up_words(limit, self._run.budget, is_told=limit not in self._untold))
+        over = self._run.spending.exceeded(alone=alone)
+        return Halt("budget", over.words) if over is not None else None
 
     # Asking
 
@@ -209,12 +205,8 @@ class Asking:
             unsubscribe()
 
     def _answer_tokens(self) -> int | None:
-        limit = self._limits.answer_tokens
-        budget = self._run.budget
-        if budget is None or budget.max_tokens is None:
-            return limit
-        left = max(1, budget.max_tokens - self._run.tokens)
-        return left if limit is None else min(limit, left)
+        limit, left = self._limits.answer_tokens, self._run.spending.most_written()
+        return left if limit is None else limit if left is None else min(limit, left)
 
     async def _generate(self, request: Request) -> Result:
         if self._watch is None:
@@ -236,12 +228,7 @@ class Asking:
         """Count what an answer took."""
         usage = result.usage
         self._conversation.counted(usage)
-        known = usage is not None and (usage.input is not None or usage.output is not None)
-        if not known:
-            self._untold.add("max_tokens")
-        if result.cost is None:
-            self._untold.add("max_cost")
-        self._run.spend(usage.total if usage is not None and known else None, result.cost)
+        self._run.spending.charge(usage, result.cost)
         if usage is not None:
             self._usage = usage if self._usage is None else self._usage + usage
         if result.cost is None:

@@ -12,10 +12,11 @@ from placet.ir.result import ExitCode, is_nonzero
 from placet.ir.tool_spec import ToolSchema
 from placet.tools.registry import Registry
 from placet.turns.listing import list_names
+from placet.turns.memory import LOAD_SKILL
 from placet.turns.symbols import defined_symbols, symbols_in
 from placet.turns.task_route import Route, route, spelled_in
 
-_NO_LOOK = frozenset({"calculate", "now", "sleep", "write_file"})
+_NO_LOOK = frozenset({"calculate", "now", "sleep", "write_file", LOAD_SKILL})
 """Tools whose results say nothing about the workspace."""
 _FILE_EDITS = frozenset({"write_file", "edit_file"})
 _MODEL_LABEL = "model"

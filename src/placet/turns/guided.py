@@ -21,10 +21,11 @@ from typing import NamedTuple
 import msgspec
 
 from placet.errors import ModelError
+from placet.events.schema import HARNESS
 from placet.inference.messages import Assistant, Message, ToolCall, ToolResult, User
 from placet.inference.messages import Text as TextPart
 from placet.inference.model import Model, Piece, Request, Result, Words, makes_vectors
-from placet.inference.profile import HARNESS, ModelProfile
+from placet.inference.profile import ModelProfile
 from placet.inference.usage import Usage
 from placet.inference.wrappers.wrapped import Wrapped
 from placet.ir.ending import CallKind
@@ -45,6 +46,7 @@ from placet.turns.compound_tools import (
 )
 from placet.turns.first_calls import MANY_STEPS, ReadFile, first_calls, nearest_path, next_calls, repaired
 from placet.turns.loop import EMPTY
+from placet.turns.memory import LOAD_SKILL
 from placet.turns.repetition import WARNING
 from placet.turns.task_route import Route
 from placet.turns.unread import unread
@@ -101,6 +103,11 @@ class _Stand(NamedTuple):
         is_counting = "counting_matches" in self.route.topics and self.route.named
         wanted = [*["calculate"] * ("arithmetic" in self.route.topics), *["grep"] * bool(is_counting)]
         return next((name for name in wanted if name in self.tools and name not in self.done), "")
+
+    @property
+    def has_only_a_skill(self) -> bool:
+        """Whether a skill was loaded and nothing has been done by it yet."""
+        return set(self.done) == {LOAD_SKILL}
 
     @property
     def is_spent(self) -> bool:
@@ -246,7 +253,7 @@ class Guided(Wrapped):
     def _must_call(self, stand: _Stand, offered: Sequence[ToolSchema]) -> bool:
         if not offered or stand.is_spent:
             return False
-        if stand.missing or stand.untouched:
+        if stand.missing or stand.untouched or stand.has_only_a_skill:
             return True
         return any(_stands_for(each.name) == stand.next_tool for each in offered)
 
@@ -256,7 +263,9 @@ class Guided(Wrapped):
         last = stand.since[-1]
         if self._profile.guides("repairs") and isinstance(last, ToolResult) and last.is_error:
             lines.append(_repair_words(stand))
-        if stand.missing and stand.route.steps >= MANY_STEPS:
+        if stand.has_only_a_skill:
+            lines.append("Nothing is done yet: do the first step of the skill, with a tool.")
+        elif stand.missing and stand.route.steps >= MANY_STEPS:
             lines.append("Do the next step of it, with a tool.")
         elif stand.missing:
             still = [_STILL[kind] for kind in stand.missing]
@@ -271,6 +280,8 @@ class Guided(Wrapped):
             lines.append("The calculation is done. Answer with its value, a number.")
         elif stand.untouched:
             lines.append(f"Not done yet: {', '.join(stand.untouched[:3])}.")
+        elif LOAD_SKILL in stand.done:
+            lines.append("Do the next step of the skill, with a tool; if all are done, answer.")
         elif stand.route.steps >= MANY_STEPS:
             lines.append("Do the next step of it; if all are done, answer.")
         else:

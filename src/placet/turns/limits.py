@@ -10,11 +10,6 @@ from placet.errors import UsageError
 from placet.policy.budget import CostBudget
 from placet.truncation import truncate_repr
 
-_NAMES = {
-    "max_duration_ms": "time",
-    "max_tokens": "tokens",
-    "max_cost": "money",
-}
 _WHOLE = frozenset({"turns", "tokens", "tool_calls", "answer_tokens", "context_tokens"})
 _MOST = 10**15
 _MOST_S = 10_000_000
@@ -71,18 +66,3 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
             max_cost=self.cost_usd,
         )
         return found if found != CostBudget() else None
-
-
-def used_up_words(limit: str, budget: CostBudget, *, is_told: bool = True) -> str:
-    """Which limit was reached, in words. What is not told counts as all that was left."""
-    name = _NAMES.get(limit, limit)
-    match limit:
-        case "max_duration_ms":
-            amount = f"{(budget.max_duration_ms or 0) / 1000:g} s"
-        case "max_tokens":
-            amount = f"{budget.max_tokens:,} tokens"
-        case _:
-            amount = f"${budget.max_cost:g}"
-    if not is_told:
-        return f"the model does not say what it used, so the limit on {name} counts as reached ({amount})"
-    return f"the limit on {name} was reached ({amount})"

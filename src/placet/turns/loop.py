@@ -25,9 +25,9 @@ from placet.errors import (
     RunError,
     StorageError,
 )
+from placet.events.schema import HARNESS
 from placet.inference.messages import Message, Text, User
 from placet.inference.model import Intent, Model, Result
-from placet.inference.profile import HARNESS
 from placet.ir.ending import CallKind
 from placet.ir.provenance import UNRECORDED, Provenance, typed_in
 from placet.ir.stop_cause import StopCause

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from placet.runtime.open_run import OpenRun
     from placet.runtime.runtime import Runtime
 
-ONLY_WITH_MEMORY = frozenset({"conversation.search", "load_skill", "run_skill_script"})
+LOAD_SKILL = "load_skill"
+ONLY_WITH_MEMORY = frozenset({"conversation.search", LOAD_SKILL, "run_skill_script"})
 """Tools that find messages which were left out, and use skills: offered where the loop uses a memory."""
 
 

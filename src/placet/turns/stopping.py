@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from placet.errors import PlacetError
 from placet.ir.stop_cause import StopCause
+from placet.policy.budget import Budget, CostBudget
 from placet.storage.lease import StopRequest
 from placet.tools.context import Cancel
-from placet.turns.limits import used_up_words
-
-if TYPE_CHECKING:
-    from placet.runtime.open_run import OpenRun
-
 
 LOOK_S = 0.5
 """How often it is looked whether another process wants something to stop."""
@@ -44,22 +40,20 @@ def linked(*outer: Cancel | None) -> Iterator[Cancel]:
 
 
 @contextmanager
-def in_time(run: OpenRun | None, *outer: Cancel | None) -> Iterator[Cancel]:
-    """The same, which the end of the time that a run may take cancels as well."""
-    budget = run.budget if run is not None else None
-    with linked(*outer) as inner:
-        if run is None or budget is None:
-            yield inner
-            return
-        words = used_up_words("max_duration_ms", budget)
-        with when_late(run, lambda: inner.cancel(words, hard=True, cause=StopCause.DEADLINE)):
-            yield inner
+def in_time(budget: Budget | None, *outer: Cancel | None) -> Iterator[Cancel]:
+    """The same, which the end of the time of a budget, or of one above it, cancels as well."""
+    with linked(*outer) as inner, ExitStack() as stack:
+        for each in budget or ():
+            if isinstance(each.limits, CostBudget):
+                ring = partial(inner.cancel, each.limits.time_words(), hard=True, cause=StopCause.DEADLINE)
+                stack.enter_context(when_late(each, ring))
+        yield inner
 
 
 @contextmanager
-def when_late(run: OpenRun, ring: Callable[[], None]) -> Iterator[None]:
-    """As long as this lasts, `ring` is called when the time that a run may take is over."""
-    limit_ms = run.budget.max_duration_ms if run.budget is not None else None
+def when_late(budget: Budget, ring: Callable[[], None]) -> Iterator[None]:
+    """As long as this lasts, `ring` is called when the time of a budget is over."""
+    limit_ms = budget.limits.time_ms() if budget.limits is not None else None
     if limit_ms is None:
         yield
         return
@@ -68,13 +62,13 @@ def when_late(run: OpenRun, ring: Callable[[], None]) -> Iterator[None]:
 
     def look() -> None:
         nonlocal alarm
-        if run.elapsed_ms < limit_ms:
+        if budget.elapsed_ms < limit_ms:
             alarm = arm()  # People were waited for, and that time is nobody's.
         else:
             ring()
 
     def arm() -> asyncio.TimerHandle:
-        return loop.call_later(max(limit_ms - run.elapsed_ms, 1.0) / 1000, look)
+        return loop.call_later(max(limit_ms - budget.elapsed_ms, 1.0) / 1000, look)
 
     alarm = arm()
     try:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placet.errors import UnknownRun
 from placet.inference.messages import User
-from placet.inference.model import Intent
+from placet.inference.model import Intent, Model
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
 from placet.ir.provenance import UNRECORDED, Provenance, SourcedText, text_of
+from placet.policy.budget import Budget
 from placet.policy.permission import CallByCall
 from placet.runtime.journal import LED_BY, Choice
 from placet.turns.calls import Offer
@@ -25,14 +26,12 @@ from placet.turns.ending import Ending, Watch
 from placet.turns.leading import end, ending_of, say_started
 from placet.turns.limits import TurnLimits
 from placet.turns.loop import TurnLoop
-from placet.turns.told import Answered, read
 
 if TYPE_CHECKING:
     from placet.ir.result import ProposalResult
     from placet.runtime.open_run import OpenRun
     from placet.runtime.runtime import Runtime
     from placet.tools.context import Cancel
-    from placet.turns.on_budget import OnBudget
     from placet.turns.output import OutputType
 
 NOT_OFFERED = "tool '{tool}' is not offered to you"
@@ -42,7 +41,9 @@ class Turning(NamedTuple):
     """One conversation that is to be had."""
 
     runtime: Runtime
-    model: OnBudget
+    model: Model
+    budget: Budget
+    """All that it uses counts for this one."""
     run_id: str
     leader: str
     """Who leads it, as the log and `placet log costs` know it."""
@@ -77,7 +78,12 @@ class Turning(NamedTuple):
             except UnknownRun:
                 pass  # The process died before the run was kept.
         async with self.runtime.open_run(
-            self._about(), cancel=self.cancel, run_id=self.run_id, by_call=self.by_call, parent=self.parent
+            self._about(),
+            cancel=self.cancel,
+            run_id=self.run_id,
+            by_call=self.by_call,
+            parent=self.parent,
+            counts_for=self.budget,
         ) as run:
             say_started(
                 run,
@@ -93,7 +99,11 @@ class Turning(NamedTuple):
         decide: dict[str, Choice] = {}
         while True:
             async with self.runtime.reopen_run(
-                self.run_id, decide=decide, cancel=self.cancel, by_call=self.by_call
+                self.run_id,
+                decide=decide,
+                cancel=self.cancel,
+                by_call=self.by_call,
+                counts_for=self.budget,
             ) as run:
                 if run.ended is not None:
                     unknown = [w for w in run.ended.waiting if w.kind == "unknown_outcome"]
@@ -101,9 +111,6 @@ class Turning(NamedTuple):
                         decide = {each.action_id: "fail" for each in unknown}
                         continue
                     return self._known(run.ended)
-                for note in read(run.told):
-                    if isinstance(note, Answered):
-                        self.model.count(note.result.usage, note.result.cost)
                 loop = self._loop(run)
                 ending = await loop.go_on()
                 if ending is None:
@@ -122,7 +129,7 @@ class Turning(NamedTuple):
         ending = ending_of(result, self.output)
         failed = 0 if ending.succeeded else self.failed
         if ending.turns > failed:
-            self.model.count(ending.usage, ending.cost_usd)
+            Budget(parent=self.budget, name=self.run_id).charge(ending.usage, ending.cost_usd)
         return ending, failed
 
     def _about(self) -> Proposal:

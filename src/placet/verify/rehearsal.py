@@ -18,7 +18,7 @@ from placet.ir.action import Action, ActionCompensation
 from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue, json_equal
 from placet.ir.references import has_references
-from placet.policy.budget import Allowance
+from placet.policy.budget import Budget
 from placet.policy.gate import Gate, Objection
 from placet.policy.marks import NO_MARKS, UNMARKED, Flow, Marks, Trail, union
 from placet.state.store import MISSING
@@ -70,7 +70,7 @@ class Rehearsal:
         cards: ToolCards,
         state: SimulatedState,
         *,
-        budget: Allowance | None = None,
+        budget: Budget | None = None,
         origins: dict[bytes, int] | None = None,
         misnamed: Mapping[str, str] | None = None,
     ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from placet.ir.graph import Graph
-from placet.policy.budget import Allowance
+from placet.policy.budget import Budget, CostBudget
 
 Answer = Literal["yes", "maybe", "no"]
 
@@ -20,26 +20,26 @@ class Shares:
 
     __slots__ = ("_actions", "_calls", "_most_actions", "_most_calls", "is_spent", "may_be_spent")
 
-    def __init__(self, allowance: Allowance) -> None:
-        budget = allowance.budget
-        self._most_actions = budget.max_actions if budget is not None else None
-        self._most_calls = budget.max_tool_calls if budget is not None else None
-        self._actions = [allowance.actions, allowance.actions]
+    def __init__(self, budget: Budget) -> None:
+        limits, spent = _limits(budget), budget.spent
+        self._most_actions = limits.max_actions if limits is not None else None
+        self._most_calls = limits.max_tool_calls if limits is not None else None
+        self._actions = [spent.actions, spent.actions]
         """Shares taken: at least, and at most."""
-        self._calls = [allowance.tool_calls, allowance.tool_calls]
-        self.is_spent = has_nothing_left(allowance)
+        self._calls = [spent.tool_calls, spent.tool_calls]
+        self.is_spent = has_nothing_left(budget)
         """Whether an action was refused for certain: then nothing after it is even looked at."""
         self.may_be_spent = False
         """Whether one may have been: then what comes after may not run."""
 
     @classmethod
-    def that_matter(cls, allowance: Allowance | None, graph: Graph) -> Shares | None:
+    def that_matter(cls, budget: Budget | None, graph: Graph) -> Shares | None:
         """The shares of a plan, or None if no count can run out."""
-        if allowance is None or allowance.budget is None:
+        if budget is None or not budget.has_limits:
             return None
         calls = sum(graph.actions[i].type == "tool_call" for i in graph.order)
-        if allowance.may_run_out(len(graph.order), calls) or has_nothing_left(allowance):
-            return cls(allowance)
+        if budget.may_run_out(len(graph.order), calls) or has_nothing_left(budget):
+            return cls(budget)
         return None
 
     def ask(self, *, is_call: bool, is_sure: bool, may_be_free: bool) -> Answer:
@@ -73,20 +73,19 @@ class Shares:
         count[1] += 1
 
 
-def has_nothing_left(allowance: Allowance) -> bool:
+def has_nothing_left(budget: Budget) -> bool:
     """Whether not even one action would be admitted, whatever its kind."""
-    b = allowance.budget
-    return b is not None and (
-        (b.max_tokens is not None and allowance.tokens >= b.max_tokens)
-        or (b.max_cost is not None and allowance.cost >= b.max_cost)
-        or (b.max_duration_ms is not None and b.max_duration_ms <= 0)
-    )
+    return budget.exceeded() is not None
 
 
-def left_open(allowance: Allowance) -> list[str]:
+def left_open(budget: Budget) -> list[str]:
     """The limits of a budget that only the run itself can meet."""
-    b = allowance.budget
-    if b is None or has_nothing_left(allowance):
+    b = _limits(budget)
+    if b is None or has_nothing_left(budget):
         return []
     limits = {"max_duration_ms": b.max_duration_ms, "max_tokens": b.max_tokens, "max_cost": b.max_cost}
     return [name for name, limit in limits.items() if limit is not None]
+
+
+def _limits(budget: Budget) -> CostBudget | None:
+    return budget.limits if isinstance(budget.limits, CostBudget) else None

@@ -17,7 +17,7 @@ from placet.ir.codec import decode_proposal
 from placet.ir.graph import Graph
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal
-from placet.policy.budget import Allowance, CostBudget
+from placet.policy.budget import Budget, CostBudget
 from placet.policy.gate import Gate
 from placet.state.store import StateView
 from placet.verify.cautions import find_cautions, find_write_conflicts
@@ -48,7 +48,7 @@ def verify(
     *,
     gate: Gate | None = None,
     view: StateView | None = None,
-    budget: Allowance | CostBudget | None = None,
+    budget: Budget | CostBudget | None = None,
     rule_names: Sequence[NameWarning] = (),
 ) -> Report:
     """Report what is known of a plan before it runs. Nothing runs.
@@ -79,11 +79,11 @@ def verify(
     # A runtime's own tools are the ones that run; a list of schemas is only what somebody knows of them.
     cards = ToolCards(known, must_run=gate is not None and not isinstance(known, ListedTools))
     gate = gate or Gate(known)
-    allowance = Allowance(budget) if isinstance(budget, CostBudget) else budget
+    counted = Budget(budget) if isinstance(budget, CostBudget) else budget
     graph = Graph(decoded.actions, gate.footprint if gate.touches else None)
     simulated = SimulatedState(state, view)
     rehearsal = Rehearsal(
-        graph, gate, cards, simulated, budget=allowance, misnamed=misnamed_parameters(decoded)
+        graph, gate, cards, simulated, budget=counted, misnamed=misnamed_parameters(decoded)
     )
     issues = _about_the_whole(decoded, gate, max_actions)
     is_refused = bool(issues) or bool(graph.faults)
@@ -93,8 +93,8 @@ def verify(
         return _refused(decoded, graph, rehearsal, issues, rule_names)
     rehearsal.run()
     issues += rehearsal.issues
-    if allowance is not None and graph.order:
-        issues += _budgets_left_open(allowance)
+    if counted is not None and graph.order:
+        issues += _budgets_left_open(counted)
     issues += _names(decoded, rule_names)
     issues += _targets(graph, rehearsal)
     issues += find_cautions(graph, cards, rehearsal.status)
@@ -137,8 +137,8 @@ def _refused(
     return Report(valid=False, issues=issues, simulated_state=rehearsal.state.start())
 
 
-def _budgets_left_open(allowance: Allowance) -> list[Issue]:
-    limits = left_open(allowance)
+def _budgets_left_open(budget: Budget) -> list[Issue]:
+    limits = left_open(budget)
     if not limits:
         return []
     return [undecided(None, f"whether the budget lasts ({', '.join(limits)}) depends on what the run uses")]

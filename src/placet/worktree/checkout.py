@@ -113,8 +113,7 @@ async def _filtered(
 
 async def write_out(trees: ObjectStore, tree: str, folder: Path, index: Path) -> None:
     """Fill an empty folder with the files of a tree. `index` is a new file, which remembers them."""
-    await trees.run(["read-tree", checked(tree)], index=index)
-    await trees.run(["checkout-index", "-a", "-f", "-u", "-q"], index=index, work_tree=folder)
+    await trees.run(["read-tree", "--reset", "-u", checked(tree)], index=index, work_tree=folder)
 
 
 async def put_back(trees: ObjectStore, work_tree: Path, base: str, paths: Collection[str]) -> None:

@@ -7,6 +7,8 @@ Keep true:
 1. The branch moves last, from the value that was looked at. Killed before, the paths are staged, no more.
 2. Of the index only the entries of the committed paths change.
 3. The reflog says which commits were made here: a restore of the folder takes back no others.
+4. What is kept from commands, such as `.placet`, is not committed: they could read it in the repository.
+5. A commit that was shown to a person is made as it was shown, or not at all.
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from placet.errors import ToolError
 from placet.safe_text import clean
 from placet.sandbox.git_folder import look_up
+from placet.sandbox.lookalikes import is_read_as
+from placet.storage.location import PROJECT_FOLDER
 from placet.worktree.checkout import copy_index, take_in
 from placet.worktree.git import REFLOG, git, index_lines
 from placet.worktree.objects import ObjectStore
@@ -37,6 +42,7 @@ _UNDER_WAY = {
     "rebase-merge": "a rebase",
     "rebase-apply": "a rebase",
 }
+_MOST_NAMED = 10
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,14 +62,32 @@ def is_repository(folder: str) -> bool:
     return found is not None and found.top == os.path.realpath(folder)
 
 
-async def commit(folder: Path, paths: Collection[str], message: str) -> Committed:
+class Shown(NamedTuple):
+    """A commit that would be made."""
+
+    tree: str
+    diff: str
+
+
+async def commit(
+    folder: Path, paths: Collection[str], message: str, *, closed: Collection[str] = (), shown: str = ""
+) -> Committed:
     """Commit files and folders, relative to the top of the repository `folder`, as they are now.
+
+    `closed` are files and folders, as absolute paths, that are left out. `shown` is the tree that a person
+    has agreed to.
 
     Raises:
         UsageError: there is no repository with a commit, or a file goes through a filter of git.
         ToolError: nothing is to be committed, a merge is going on, nobody is known to commit, or git fails.
     """
-    async with _staged(folder, paths) as (store, tree, changed):
+    async with _staged(folder, paths, closed) as (store, tree, changed):
+        if shown and tree != shown:
+            raise ToolError(
+                "Files have changed since the diff of this commit was shown, so nothing was committed. Call "
+                "it again: the new diff is shown then.",
+                retry=False,
+            )
         repository = store.repository
         name, mail = await identity(repository.found)
         if not (name and mail):
@@ -88,7 +112,8 @@ async def commit(folder: Path, paths: Collection[str], message: str) -> Committe
         )
         subject = clean(message.strip().split("\n")[0], 100)
         await git(
-            ["update-ref", "-m", f"{REFLOG}: {subject}", "HEAD", made, repository.head],
+            # Also where nobody else keeps a reflog: without it the commit could not be told from others.
+            ["update-ref", "--create-reflog", "-m", f"{REFLOG}: {subject}", "HEAD", made, repository.head],
             git_dir=repository.git_dir,
             environment={"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": mail},
         )
@@ -100,18 +125,18 @@ async def commit(folder: Path, paths: Collection[str], message: str) -> Committe
         )
 
 
-async def diff(folder: Path, paths: Collection[str]) -> str:
+async def show(folder: Path, paths: Collection[str], *, closed: Collection[str] = ()) -> Shown:
     """Show what a commit of the paths would change, as a unified diff.
 
     Raises: as `commit`.
     """
-    async with _staged(folder, paths) as (store, tree, _):
-        return await store.diff(await _tree_of(store, store.repository.head), tree)
+    async with _staged(folder, paths, closed) as (store, tree, _):
+        return Shown(tree, await store.diff(await _tree_of(store, store.repository.head), tree))
 
 
 @asynccontextmanager
 async def _staged(
-    folder: Path, paths: Collection[str]
+    folder: Path, paths: Collection[str], closed: Collection[str]
 ) -> AsyncIterator[tuple[ObjectStore, str, list[bytes]]]:
     """A store with the tree of HEAD in which the paths are as in the files, and the paths that differ."""
     repository = await find_repository(folder)
@@ -120,6 +145,8 @@ async def _staged(
     if what := _under_way(repository.git_dir):
         raise ToolError(f"{what} is going on in the repository. Somebody has to end it first.", retry=False)
     wanted = [_inside(path) for path in paths]
+    top = f"{repository.top}/"
+    left_out = [os.fsencode(path.removeprefix(top)) for path in closed if path.startswith(top)]
     with tempfile.TemporaryDirectory(prefix="placet-commit-", ignore_cleanup_errors=True) as aside:
         settings = await settings_of(repository)
         store = ObjectStore(Path(aside, "repository"), repository, Scratch(Path(aside, "scratch")))
@@ -129,7 +156,9 @@ async def _staged(
             await store.run(["read-tree", repository.head], index=index)
 
         def is_wanted(path: bytes) -> bool:
-            return any(not each or path == each or path.startswith(each + b"/") for each in wanted)
+            if any(is_read_as(part, PROJECT_FOLDER) for part in path.split(b"/")):
+                return False
+            return _is_in(path, wanted) and not _is_in(path, left_out)
 
         base = await _tree_of(store, repository.head)
         files = await take_in(
@@ -141,13 +170,30 @@ async def _staged(
             if is_wanted(os.fsencode(each.path))
         ]
         if not changed:
-            raise ToolError(
-                "Nothing to commit: these paths are as in the last commit, or git ignores them. Look with "
-                "`git status`.",
-                retry=False,
-            )
+            raise ToolError(_why_nothing(wanted, repository.top, await store.entries(base)), retry=False)
         tree = await store.with_base(base, files, [os.fsdecode(path) for path in changed])
         yield store, tree, changed
+
+
+def _why_nothing(wanted: Sequence[bytes], top: Path, entries: Collection[bytes]) -> str:
+    """Why there is nothing to commit, first of all paths that are nowhere."""
+    absent = [
+        path
+        for path in wanted
+        if not os.path.lexists(os.path.join(os.fsencode(top), path))
+        and not any(_is_in(entry, [path]) for entry in entries)
+    ]
+    names = ", ".join(clean(os.fsdecode(path), 200) for path in absent[:_MOST_NAMED])
+    if len(absent) > _MOST_NAMED:
+        names += f" and {len(absent) - _MOST_NAMED:,} more"
+    nowhere = f"{names} {'is' if len(absent) == 1 else 'are'} neither in {top} nor in its last commit"
+    if len(absent) == len(wanted):
+        return f"Nothing to commit: {nowhere}. Name paths that are, relative to that folder."
+    these = f"{nowhere}; the other paths" if absent else "these paths"
+    return (
+        f"Nothing to commit: {these} are as in the last commit, are submodules, are Placet's own, "
+        "or git ignores them. Look with `git status`."
+    )
 
 
 def _under_way(git_dir: str) -> str:
@@ -157,11 +203,18 @@ def _under_way(git_dir: str) -> str:
 def _inside(path: str) -> bytes:
     """A path as git has it, relative to the top; empty for the top itself."""
     name = os.path.normpath(path)
-    if os.path.isabs(name) or name == ".." or name.startswith("../") or "\0" in name:
+    try:
+        if os.path.isabs(name) or name == ".." or name.startswith("../") or "\0" in name:
+            raise ValueError
+        return b"" if name == "." else os.fsencode(name)
+    except ValueError:
         raise ToolError(
             f"{clean(path, 200)!r} is no path in the repository. Name it relative to its top.", retry=False
-        )
-    return b"" if name == "." else os.fsencode(name)
+        ) from None
+
+
+def _is_in(path: bytes, folders: Collection[bytes]) -> bool:
+    return any(not each or path == each or path.startswith(each + b"/") for each in folders)
 
 
 async def _tree_of(store: ObjectStore, commit: str) -> str:

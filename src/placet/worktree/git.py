@@ -40,7 +40,6 @@ OVERRULED: dict[str, str] = {
     "core.fsmonitor": "false",
     "core.untrackedCache": "false",
     "core.splitIndex": "false",
-    "core.attributesFile": "/dev/null",
     "core.excludesFile": "/dev/null",
     "core.pager": "cat",
     "core.editor": "false",
@@ -104,6 +103,7 @@ async def git(
     stdin: bytes = b"",
     environment: Mapping[str, str] = {},
     work_tree: str | None = None,
+    attributes: str = "/dev/null",
     with_persons_settings: bool = False,
     limits: Limits = LIMITS,
 ) -> bytes:
@@ -111,8 +111,8 @@ async def git(
 
     `environment` goes before what is set here. With a `work_tree` git looks at the files there, and
     `git_dir` must be one whose config we wrote: attributes of those files can name any filter that stands in
-    it. `with_persons_settings` is for looking up data in the settings of the person and of the machine, and
-    for nothing else.
+    it. `attributes` is a file of attributes that yield to those of the work tree. `with_persons_settings` is
+    for looking up data in the settings of the person and of the machine, and for nothing else.
 
     Raises:
         ToolError: git is not there, fails, or was ended.
@@ -120,7 +120,7 @@ async def git(
     own = _persons_settings() if with_persons_settings else {}
     files = {} if work_tree is None else {"GIT_WORK_TREE": work_tree}
     finished = await run_command(
-        arguments(argv),
+        arguments(argv, attributes),
         # A git folder that is named is taken as it is: whose it is, git asks only of one that it has found.
         folder=_absolute(git_dir),
         stdin=stdin,
@@ -164,9 +164,10 @@ def git_sync(
     raise ToolError(f"git {argv[0]} failed: {said or f'it ended with {done.returncode}'}.", retry=False)
 
 
-def arguments(argv: Sequence[str]) -> list[str]:
+def arguments(argv: Sequence[str], attributes: str = "/dev/null") -> list[str]:
     """The whole command, with settings that start a program overruled."""
-    overruled = [part for key, value in OVERRULED.items() for part in ("-c", f"{key}={value}")]
+    settings = {**OVERRULED, "core.attributesFile": attributes}
+    overruled = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
     return [program(), "--no-pager", *overruled, *argv]
 
 

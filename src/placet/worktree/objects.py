@@ -20,6 +20,7 @@ from typing import Literal
 import msgspec
 
 from placet.errors import ToolError, UsageError
+from placet.sandbox.git_folder import LENDS
 from placet.sandbox.lookalikes import GIT, is_read_as
 from placet.truncation import truncate_repr
 from placet.worktree.git import Entries, git, index_lines, quoted
@@ -33,6 +34,8 @@ _FILES = (b"100644", b"100755")
 _MOST_LISTED = 4
 _MOST_TEXTS = 500
 _LONGEST_TEXT = 256 * 1024
+_MOST_REMEMBERED = 8 << 20
+"""Characters of texts."""
 _NEXT_FILE = b"diff --git "
 _PIECE = 1 << 16
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -46,6 +49,8 @@ _AUTHOR = re.compile(r"(?P<name>[^<>\n\0]*[^<>\n\0 ]) *<(?P<mail>[^<>\n\0 ]+)>")
 Kind = Literal["added", "deleted", "modified"]
 _KINDS: dict[str, Kind] = {"A": "added", "D": "deleted"}
 
+ATTRIBUTES = "persons-attributes"
+"""Attributes that hold in all repositories of the person, in the private git folder."""
 _LEFT_BY_TOOLS = b"\n__pycache__/\n.pytest_cache/\n.mypy_cache/\n.ruff_cache/\n.hypothesis/\n"
 """What trying things out leaves behind; not everybody ignores it, and nobody means it."""
 
@@ -70,15 +75,21 @@ class ObjectStore:
         self.scratch = scratch
         self._listed: dict[str, Entries] = {}
         """The trees that were listed last. What a hash names never changes."""
+        self._texts: dict[bytes, str | None] = {}
+        """Texts of blobs that were read last; None for one that is too long."""
 
     async def open(self, settings: Settings) -> None:
         """Make it, or bring it up to date with the person's."""
         shallow = _read(os.path.join(self.repository.common, "shallow"))
         files = {
             "HEAD": b"ref: refs/heads/none\n",
-            "config": config_text(self.repository, settings.data, bare=True),
+            "config": config_text(self.repository.found.is_sha256, settings.data, bare=True),
             "objects/info/alternates": self.alternates(),
             "info/exclude": settings.ignored + _LEFT_BY_TOOLS,
+            "info/attributes": settings.attributes,
+            ATTRIBUTES: settings.persons_attributes,
+            # Commands in the attempts beside it may read its objects.
+            LENDS: os.fsencode(self.path.parent) + b"\n",
             **({"shallow": shallow} if shallow else {}),
         }
         if self.path.is_dir():
@@ -117,6 +128,7 @@ class ObjectStore:
         try:
             return await git(
                 argv,
+                attributes=str(self.path / ATTRIBUTES),
                 git_dir=str(self.path),
                 stdin=stdin,
                 environment=given,
@@ -165,20 +177,39 @@ class ObjectStore:
         held = [(path, name) for path, name in held if entries[os.fsencode(path)][0] in _FILES][:most]
         if not held:
             return {}
-        told = await self.run(["cat-file", "--batch-check"], stdin=_lines(name for _, name in held))
+        known = {name: self._texts[name] for _, name in held if name in self._texts}
+        read = await self._read(list(dict.fromkeys(name for _, name in held if name not in known)))
+        self._remember(read)
+        known |= read
+        return {path: text for path, name in held if (text := known[name]) is not None}
+
+    async def _read(self, names: Sequence[bytes]) -> dict[bytes, str | None]:
+        """The texts of blobs; None for a long one."""
+        if not names:
+            return {}
+        told = await self.run(["cat-file", "--batch-check"], stdin=_lines(names))
         sizes = [int(line.rsplit(b" ", 1)[1]) for line in told.splitlines()]
-        short = [each for each, size in zip(held, sizes, strict=True) if size <= _LONGEST_TEXT]
-        written = await self.run(["cat-file", "--batch"], stdin=_lines(name for _, name in short))
-        found: dict[str, str] = {}
-        for path, _ in short:
-            head, _, written = written.partition(b"\n")
-            size = int(head.rsplit(b" ", 1)[1])
-            found[path], written = written[:size].decode(errors="replace"), written[size + 1 :]
+        short = [name for name, size in zip(names, sizes, strict=True) if size <= _LONGEST_TEXT]
+        written = await self.run(["cat-file", "--batch"], stdin=_lines(short)) if short else b""
+        found: dict[bytes, str | None] = dict.fromkeys(names)
+        at = 0
+        for name in short:
+            begin = written.index(b"\n", at) + 1
+            end = begin + int(written[at : begin - 1].rsplit(b" ", 1)[1])
+            found[name], at = written[begin:end].decode(errors="replace"), end + 1
         return found
+
+    def _remember(self, read: Mapping[bytes, str | None]) -> None:
+        if sum(len(text or "") for text in read.values()) <= _MOST_REMEMBERED:
+            self._texts |= read
+            while sum(len(text or "") for text in self._texts.values()) > _MOST_REMEMBERED:
+                self._texts.pop(next(iter(self._texts)))
 
     async def changed(self, old: str, new: str) -> list[Changed]:
         """What differs between two trees, by path. A file that was renamed is one that is gone and one that
         came."""
+        if old == new:
+            return []
         listed = await self.run(
             ["diff-tree", "-r", "-z", "--name-status", "--no-renames", checked(old), checked(new)]
         )
@@ -265,18 +296,15 @@ def inside(path: str) -> str:
     return path
 
 
-def config_text(
-    repository: Repository, data: Mapping[str, str], *, bare: bool, author: str = NOBODY
-) -> bytes:
-    """A config of ours: how this repository reads files, and nothing that starts a program."""
+def config_text(is_sha256: bool, data: Mapping[str, str], *, bare: bool, author: str = NOBODY) -> bytes:
+    """A config of ours: how a repository reads files, and nothing that starts a program."""
     named = _AUTHOR.fullmatch(author) or _AUTHOR.fullmatch(NOBODY)
     assert named is not None
-    is_new = repository.found.is_sha256
-    lines = ["[core]", f"\trepositoryformatversion = {int(is_new)}", f"\tbare = {str(bare).lower()}"]
+    lines = ["[core]", f"\trepositoryformatversion = {int(is_sha256)}", f"\tbare = {str(bare).lower()}"]
     lines += ["\tquotePath = false", "\tsafecrlf = false", "\tsplitIndex = false"]
     lines += [f"\t{key.removeprefix('core.')} = {value}" for key, value in data.items()]
     lines += ["[gc]", "\tauto = 0", "[maintenance]", "\tauto = false"]
-    lines += ["[extensions]", "\tobjectformat = sha256"] if is_new else []
+    lines += ["[extensions]", "\tobjectformat = sha256"] if is_sha256 else []
     lines += ["[user]", f"\tname = {_quoted(named['name'])}", f"\temail = {_quoted(named['mail'])}"]
     return os.fsencode("\n".join(lines) + "\n")
 

@@ -15,7 +15,16 @@ from pathlib import Path
 import msgspec
 
 from placet.errors import ToolError, UsageError
-from placet.sandbox.git_folder import is_git_folder, leads_back, look_up, objects_of, read, read_line
+from placet.safe_text import clean
+from placet.sandbox.git_folder import (
+    is_git_folder,
+    leads_back,
+    look_up,
+    named_work_tree,
+    objects_of,
+    read,
+    read_line,
+)
 from placet.worktree.git import git, program
 
 NOBODY = "Placet <placet@localhost>"
@@ -23,6 +32,11 @@ NOBODY = "Placet <placet@localhost>"
 
 _MOST_IGNORED = 1 << 20
 _MOST_CONFIG = 16 << 20
+_MOST_REMEMBERED = 64 << 10
+"""Of a config whose listing is remembered, in bytes."""
+_MOST_LISTED = 16
+_LISTED: dict[bytes, bytes] = {}
+"""Configs as git has listed them, by their bytes."""
 _TRUTHS = ("true", "false")
 _DATA: Mapping[str, tuple[str, ...]] = {
     "core.autocrlf": (*_TRUTHS, "input"),
@@ -34,8 +48,8 @@ _DATA: Mapping[str, tuple[str, ...]] = {
 }
 """Settings that say what a file in the work tree is in a commit, with the values that they can have."""
 _LOOKED_UP = (
-    r"^(core\.(autocrlf|eol|filemode|symlinks|ignorecase|precomposeunicode|excludesfile)"
-    r"|filter\..*\.(clean|process))$"
+    r"^(core\.(autocrlf|eol|filemode|symlinks|ignorecase|precomposeunicode|excludesfile|attributesfile)"
+    r"|filter\..*\.(clean|process)|user\.(name|email))$"
 )
 
 
@@ -64,10 +78,6 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True):
     """Folders of objects that it borrows from."""
 
     @property
-    def is_linked(self) -> bool:
-        return self.git_dir != self.common
-
-    @property
     def is_sha256(self) -> bool:
         return self.settings.get("extensions.objectformat", "sha1") == "sha256"
 
@@ -94,8 +104,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data: Mapping[str, str]
     ignored: bytes
     """What the person ignores besides what stands in `.gitignore`, as lines of such a file."""
+    attributes: bytes
+    """What the repository says of files in `info/attributes`, which goes before `.gitattributes`."""
+    persons_attributes: bytes
+    """What the person says of files in all repositories, which comes after `.gitattributes`."""
     filters: frozenset[str]
     """Names of filters that git would run for this person."""
+    author: str
+    """Whoever commits here, as `Name <mail>`."""
 
 
 async def find_checkout(folder: str) -> Checkout | None:
@@ -132,11 +148,24 @@ async def find_checkout(folder: str) -> Checkout | None:
 
 
 async def _list(folder: str, name: str) -> bytes:
-    """A config as git lists it, without what it includes."""
-    if read(folder, name, _MOST_CONFIG) is None:
+    """A config as git lists it, without what it includes.
+
+    That follows from the bytes of the file alone, and a session or a round opens its repository many times:
+    git is asked once about the same bytes.
+    """
+    text = read(folder, name, _MOST_CONFIG)
+    if text is None:
         return b""
-    path = os.path.join(folder, name)
-    return await git(["config", "--file", path, "--no-includes", "--null", "--list"], git_dir=folder)
+    listed = _LISTED.get(text)
+    if listed is None:
+        # Handed over, so that git reads these bytes, whoever writes to the file meanwhile.
+        arguments = ["config", "--file", "-", "--no-includes", "--null", "--list"]
+        listed = await git(arguments, git_dir=folder, stdin=text)
+        if len(text) <= _MOST_REMEMBERED:
+            if len(_LISTED) == _MOST_LISTED:
+                _LISTED.pop(next(iter(_LISTED)), None)
+            _LISTED[text] = listed
+    return listed
 
 
 def parse_settings(listed: bytes) -> dict[str, str]:
@@ -154,8 +183,8 @@ def parse_settings(listed: bytes) -> dict[str, str]:
     return found
 
 
-async def find_repository(folder: Path) -> Repository:
-    """The repository that a folder belongs to; it may lie below the top.
+async def find_workable(folder: Path) -> Checkout:
+    """The checkout that a folder belongs to; it may lie below the top. A commit need not be there.
 
     Raises:
         UsageError: there is none to work on. It says why, and what to do.
@@ -167,6 +196,16 @@ async def find_repository(folder: Path) -> Repository:
         raise UsageError(f"No work can be done on {folder}: {error}") from error
     if found is None:
         raise UsageError(_why_none(folder))
+    return found
+
+
+async def find_repository(folder: Path) -> Repository:
+    """The repository that a folder belongs to, and the commit that it stands on.
+
+    Raises:
+        UsageError: there is none to work on. It says why, and what to do.
+    """
+    found = await find_workable(folder)
     try:
         said = await git(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], git_dir=found.git_dir)
     except ToolError as error:
@@ -208,11 +247,19 @@ def _is_shallow(repository: Repository) -> bool:
 
 def _why_none(folder: Path) -> str:
     """Why there is no repository to work on."""
+    folder = Path(os.path.abspath(folder))
     if not folder.is_dir():
         return f"There is no folder {folder}. Name one that is in a git repository."
     real = os.path.realpath(folder)
     pointer = os.path.join(real, ".git")
     is_inner = is_git_folder(pointer) and not os.path.islink(pointer)
+    found = look_up(real)
+    work_tree = named_work_tree(found.git_dir) if found is not None else None
+    if found is not None and work_tree is not None and not leads_back(found.top, found.git_dir, work_tree):
+        return (
+            f"The repository {found.git_dir} keeps its files in another folder: its core.worktree is "
+            f"{clean(work_tree, 200)}. Such a repository is not worked on. Clone it, and work in the clone."
+        )
     if is_inner or is_git_folder(real):
         return f"{folder} is a bare repository, without files to work on. Clone it, and work in the clone."
     if os.path.lexists(pointer):
@@ -238,22 +285,20 @@ async def settings_of(repository: Repository) -> Settings:
         # What stands on the command line is ours, and overrules what we are looking for.
         if scope != "command":
             said[key] = value if has_value else "true"
+    name, mail = said.get("user.name", ""), said.get("user.email", "")
     return Settings(
         data={key: said[key] for key, values in _DATA.items() if said.get(key) in values},
         # What stands later wins, and the repository's own wins over the person's.
-        ignored=_read(_ignore_file(said.get("core.excludesfile")))
+        ignored=_read(_persons_file(said.get("core.excludesfile"), "ignore"))
         + b"\n"
         + _read(os.path.join(repository.common, "info/exclude")),
+        attributes=_read(os.path.join(repository.common, "info/attributes")),
+        persons_attributes=_read(_persons_file(said.get("core.attributesfile"), "attributes")),
         filters=frozenset(
             key.split(".", 1)[1].rpartition(".")[0] for key in said if key.startswith("filter.")
         ),
+        author=f"{name} <{mail}>" if name and mail else NOBODY,
     )
-
-
-async def author_of(repository: Repository) -> str:
-    """Whoever commits here, as `Name <mail>`."""
-    name, mail = await identity(repository.found)
-    return f"{name} <{mail}>" if name and mail else NOBODY
 
 
 async def identity(checkout: Checkout) -> tuple[str, str]:
@@ -272,11 +317,12 @@ async def identity(checkout: Checkout) -> tuple[str, str]:
     return said.get("user.name", ""), said.get("user.email", "")
 
 
-def _ignore_file(named: str | None) -> str:
+def _persons_file(named: str | None, name: str) -> str:
+    """A file that holds in all repositories of the person: the one that is named, or git's own choice."""
     if named is not None:
         return os.path.expanduser(named)
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return os.path.join(base, "git/ignore")
+    return os.path.join(base, "git", name)
 
 
 def _read(path: str) -> bytes:

@@ -1,5 +1,7 @@
 """Folders that last as long as one piece of work, and the removal of what killed processes have left.
 
+The lock is on a file, not a lease: these folders are made and removed where no database is open.
+
 Keep true:
 1. A folder of a process that lives is never removed by another: a lock beside it says that it is in use, and
    the system lets go of the lock when the process ends, however it ends.

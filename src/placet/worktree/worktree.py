@@ -26,8 +26,9 @@ from placet.worktree.checkout import copy_index, put_back, take_in, uncommitted,
 from placet.worktree.objects import Changed as Changed
 from placet.worktree.objects import ObjectStore, alternates_text, checked, config_text, write_git_folder
 from placet.worktree.publish import publish
-from placet.worktree.repository import NOBODY, Repository, Settings, author_of, settings_of
+from placet.worktree.repository import NOBODY, Repository, Settings, settings_of
 from placet.worktree.repository import find_repository as find_repository
+from placet.worktree.repository import find_workable as find_workable
 from placet.worktree.scratch import Scratch, remove_tree
 
 WORK_BRANCH = "placet/work"
@@ -45,7 +46,6 @@ class Worktree:
         self._settings: Settings | None = None
         self._start: tuple[str, int] | None = None
         """The tree and the time of the commit that the person is on."""
-        self._author = ""
 
     async def open(self) -> None:
         """Make what is needed, or take up what is there. Leftovers of killed processes are removed.
@@ -80,8 +80,7 @@ class Worktree:
 
     async def author(self) -> str:
         """Whoever would commit in the person's repository, as `Name <mail>`."""
-        self._author = self._author or await author_of(self.repository)
-        return self._author
+        return (await self._looked_up()).author
 
     async def publish(self, commit: str, branch: str) -> None:
         """Make a branch of the person's repository with a commit of ours. Done twice it is done once.
@@ -233,7 +232,7 @@ class Worktree:
             {
                 "HEAD": f"ref: refs/heads/{WORK_BRANCH}\n".encode(),
                 f"refs/heads/{WORK_BRANCH}": commit.encode() + b"\n",
-                "config": config_text(self.repository, data, bare=False, author=author),
+                "config": config_text(found.is_sha256, data, bare=False, author=author),
                 "objects/info/alternates": alternates_text(
                     [str(private / "objects"), found.objects, *found.borrowed]
                 ),

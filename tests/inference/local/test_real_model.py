@@ -1,6 +1,7 @@
 """The real local model: one job with a tool call, and one line that is read.
 
-One server for the whole module, shared with whatever else on this machine tests with it.
+One server for the whole module, for loading takes longer than answering; shared with whatever else on this
+machine tests with it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import pytest
+import pytest_asyncio
 
 from placet.inference.local.model import LocalModel
 from placet.inference.messages import System, ToolResult, User
@@ -19,7 +21,7 @@ from placet.ir.tool_spec import ToolSchema
 from tests.servers.local_model import model_files
 
 # On a busy machine loading takes half a minute, and so does each answer. Fetching the files takes minutes.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="module")]
 
 STOCK = ToolSchema(
     name="count_stock",
@@ -33,14 +35,9 @@ STOCK = ToolSchema(
 )
 
 
-@pytest.fixture(scope="module")
-def environment() -> dict[str, str]:
-    return model_files("local")
-
-
-@pytest.fixture
-async def model(environment: dict[str, str]) -> AsyncIterator[LocalModel]:
-    model = LocalModel(environment)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def model() -> AsyncIterator[LocalModel]:
+    model = LocalModel(model_files("local"))
     yield model
     await model.close()
 

@@ -490,7 +490,8 @@ async def test_a_file_that_is_no_model_is_told_with_the_servers_own_words(
         await lease(served, environment)
 
     assert "did not start" in str(caught.value)
-    assert "failed to load model" in str(caught.value)
+    # Its library says more on a thread of its own, which may not come to it before the process ends.
+    assert "Failed to init server" in str(caught.value) or "failed to load model" in str(caught.value)
     assert "placet model pull tiny" in str(caught.value)
     assert not is_serving(served, environment)
 

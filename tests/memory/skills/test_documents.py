@@ -89,6 +89,34 @@ def test_a_folder_is_valid_here_if_the_public_validator_accepts_it(case: str, tm
     assert found.body == "Body."
 
 
+@pytest.mark.parametrize("head", ["---", "--- ", "--- # x", "----", "---x"])
+@pytest.mark.parametrize("tail", ["---", "--- ", "--- x", "----", "...", "- --"])
+def test_fences_are_what_the_public_validator_takes_for_them(head: str, tail: str, tmp_path: Path) -> None:
+    folder = written(tmp_path, f"{head}\n{GOOD}\n{tail}\nBody.\n")
+
+    if skills_ref.validate(folder):
+        with pytest.raises(SkillInvalid):
+            read_document(read_folder(folder), str(folder))
+    else:
+        assert read_document(read_folder(folder), str(folder)).description == "Reads PDF files."
+
+
+@pytest.mark.parametrize(
+    ("front", "line", "field"),
+    [
+        ("name: x\ndescription: a: b", 3, "description"),
+        ("name: x\nmetadata:\n  a: 'b", 4, "metadata"),
+        ("name: &a x\ndescription: y", 2, "name"),
+        ("{", 2, ""),
+    ],
+)
+def test_a_problem_of_the_yaml_names_the_field_that_it_is_in(front: str, line: int, field: str) -> None:
+    with pytest.raises(SkillInvalid) as caught:
+        read_document({"SKILL.md": f"---\n{front}\n---\n".encode()}, "x")
+
+    assert (caught.value.problems[0].line, caught.value.problems[0].field) == (line, field)
+
+
 @pytest.mark.parametrize(
     "text", ["", "no front matter", "---\nname: pdf-tools\n", "# x\n---\nname: a\n---\n"]
 )
@@ -128,12 +156,46 @@ def test_links_pipes_and_too_much_are_refused(tmp_path: Path) -> None:
         "pipe": lambda at: os.mkfifo(at / "x"),
         "many": lambda at: [(at / f"{n}").touch() for n in range(MOST_FILES + 1)],
         "deep": lambda at: (at / "/".join("a" * 10)).mkdir(parents=True),
+        "empty folders": lambda at: [(at / f"{n}").mkdir() for n in range(1_001)],
+        "large": lambda at: [(at / "x").touch(), os.truncate(at / "x", 1 << 40)],
+        "no text": lambda at: (at / os.fsdecode(b"\xff")).touch(),
     }.items():
         folder = tmp_path / name
         folder.mkdir()
         make(folder)  # type: ignore[no-untyped-call]
         with pytest.raises(SkillInvalid):
             read_folder(folder)
+
+
+@pytest.mark.parametrize("path", ["../evil", "/evil", "a/../../evil", "a//b", "./a", "", "a\0b", "\udcff"])
+def test_a_path_that_leaves_the_folder_is_neither_read_nor_written(path: str, tmp_path: Path) -> None:
+    files = {"SKILL.md": f"---\n{GOOD}\n---\n".encode(), path: b"x"}
+
+    with pytest.raises(SkillInvalid):
+        skill_from(files, "pdf-tools", source="test")
+    with pytest.raises(SkillInvalid):
+        write_folder(files, tmp_path / "out" / "pdf-tools")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ("metadata:\n" + "".join(f"{'  ' * n}a:\n" for n in range(1, 90)), 24),
+        ("metadata: " + "[" * 5_000, 4),
+        ("metadata:\n" + "".join(f"  k{n}: {'v' * 80}\n" for n in range(1_000)), 1_006),
+        ('license: "\\0"', 4),
+        ('license: "\\ud800"', 4),
+        ('metadata:\n  "\\ud800": x', 5),
+    ],
+    ids=["nested", "brackets", "large", "null", "surrogate", "surrogate in a key"],
+)
+def test_front_matter_that_no_skill_needs_is_refused_with_its_line(more: str, line: int) -> None:
+    with pytest.raises(SkillInvalid) as caught:
+        skill_from({"SKILL.md": f"---\n{GOOD}\n{more}\n---\n".encode()}, "pdf-tools", source="test")
+
+    assert caught.value.problems[0].line == line
 
 
 SHAPES: dict[str, dict[str, bytes]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,18 +11,29 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from placet import AgentRunner, AgentSpec, Assistant, Isolation, Runtime, Scope, tool
+from placet import (
+    AgentRunner,
+    AgentSpec,
+    Assistant,
+    Isolation,
+    Runtime,
+    Scope,
+    SqlTrajectories,
+    open_database,
+    tool,
+)
 from placet.agents.spec import Goal
 from placet.errors import UsageError
-from placet.inference import Scripted, ToolCall
+from placet.inference import Request, Result, Scripted, ToolCall
 from placet.memory.memory import Memory
 from placet.memory.skills.learner import LEAST_STEPS, is_worth_a_skill, tools_of, weak_domains
 from placet.memory.skills.trial import Counts, Trial
 from placet.policy.budget import CostBudget
 from placet.runtime.trajectory import Trajectory, TrajectoryStep
 from placet.sandbox.workspace import Workspace
-from placet.testing.skill_store import make_skill
+from placet.testing.skill_store import make_run, make_skill
 
 
 @tool(risk="read_only")
@@ -113,10 +125,12 @@ async def test_it_is_off_by_default_and_needs_a_memory_and_a_model() -> None:
 CALLS = [ToolCall(name=name, arguments={}) for name in ("look", "check", "look")]
 
 
-async def led(rt: Runtime, run: str, *calls: ToolCall, tenant: str | None = None) -> None:
+async def led(
+    rt: Runtime, run: str, *calls: ToolCall, tenant: str | None = None, asked: str = "Look at it"
+) -> None:
     scope = Scope(tenant=tenant) if tenant else None
-    asked = Scripted([*(calls or CALLS), "Done, with great success."])
-    await Assistant(rt, asked, memory=True).run("Look at it", run_id=run, scope=scope)
+    model = Scripted([*(calls or CALLS), "Done, with great success."])
+    await Assistant(rt, model, memory=True).run(asked, run_id=run, scope=scope)
 
 
 async def test_a_models_own_ending_is_no_success_and_a_persons_word_is() -> None:
@@ -154,10 +168,10 @@ async def test_the_check_of_a_goal_is_an_outcome(passes: bool, tmp_path: Path) -
     ]
 
 
-async def fail_with(memory: Memory, rt: Runtime, name: str, count: int) -> None:
+async def fail_with(memory: Memory, rt: Runtime, name: str, count: int, tool: str = "broken") -> None:
     for n in range(count):
         run = f"{name}-{n}"
-        await led(rt, run, ToolCall(name="broken", arguments={}))
+        await led(rt, run, ToolCall(name=tool, arguments={}))
         await memory.record_outcome(run, False, by="check")
 
 
@@ -165,6 +179,9 @@ async def test_a_degraded_skill_is_repaired_once_as_its_next_version() -> None:
     memory, model = Memory(), Scripted([draft("another name", instructions="Better.")])
     await memory.skills.put(make_skill(state="kept", domain="ops"))
     rt = runtime(model, memory)
+    memory.skills.store.note_runs(None, [make_run("without", arm="without", at=1e12)])
+    await led(rt, "without", ToolCall(name="check", arguments={}))
+    await memory.record_outcome("without", False, by="check")
 
     await fail_with(memory, rt, "r", 3)
 
@@ -175,6 +192,110 @@ async def test_a_degraded_skill_is_repaired_once_as_its_next_version() -> None:
     prompt = model.requests[0].messages[-1].content
     assert "Do it." in prompt
     assert "broken: failed" in prompt
+    assert "check: succeeded" not in prompt  # That run did not follow the skill.
+
+
+async def test_a_repair_that_says_the_same_is_none_and_is_asked_for_twice_at_most() -> None:
+    same = draft(instructions="do IT")
+    memory, model = Memory(), Scripted([same, same, draft(instructions="Too late.")])
+    await memory.skills.put(make_skill(state="kept"))
+    rt = runtime(model, memory)
+
+    await fail_with(memory, rt, "r", 5)
+    await memory.record_outcome("r-0", False, by="person")
+
+    assert (await memory.skills.get("deploy")).version == 1
+    assert told(rt, "skill_distilled") == []
+    assert [each.temperature for each in model.requests] == [0.0, 0.8]
+    assert "no repair" in model.requests[1].messages[-1].content
+
+
+async def test_a_repair_keeps_what_the_skill_is_for() -> None:
+    memory, model = Memory(), Scripted([draft("another", description="Other.", instructions="Better.")])
+    known = make_skill(state="kept", domain="ops")
+    await memory.skills.put(known)
+
+    await fail_with(memory, runtime(model, memory), "r", 3)
+
+    repaired = await memory.skills.get("deploy")
+    assert repaired.document == replace(known.document, body="Better.")
+    assert (repaired.version, repaired.description, repaired.triggers) == (
+        2,
+        known.description,
+        known.triggers,
+    )
+    assert "The errors to avoid:\n- " in model.requests[0].messages[-1].content
+
+
+async def test_repair_reads_runs_of_another_process_of_the_same_tenant_alone(tmp_path: Path) -> None:
+    with open_database(str(tmp_path / "placet.db")) as database:
+
+        def process(model: Scripted) -> tuple[Memory, Runtime]:
+            memory = Memory(database)
+            return memory, runtime(model, memory, trajectories=SqlTrajectories(database))
+
+        memory, rt = process(Scripted([]))
+        for tenant in ("a", "b"):
+            await memory.skills.put(make_skill(state="kept"), tenant=tenant)
+            for n in range(3):
+                await led(rt, f"{tenant}-{n}", ToolCall(name="broken", arguments={}), tenant=tenant)
+        # Runs of b that are said to be of a: whoever says so learns nothing of them.
+        runs = memory.skills.store.runs("b")
+        memory.skills.store.note_runs("a", runs)
+
+        model = Scripted([draft(instructions="Better.")])
+        memory, rt = process(model)
+        for each in runs:
+            await memory.record_outcome(each.run, False, by="check", tenant="a")
+        assert model.requests == []
+        await memory.record_outcome("a-0", False, by="check", tenant="a")
+        versions = {t: (await memory.skills.get("deploy", tenant=t)).version for t in ("a", "b")}
+
+    assert "broken: failed" in model.requests[0].messages[-1].content
+    assert (versions["a"], versions["b"]) == (2, 1)
+    assert len(model.requests) == 1
+
+
+async def test_a_run_of_another_process_is_distilled_when_somebody_says_so(tmp_path: Path) -> None:
+    with open_database(str(tmp_path / "placet.db")) as database:
+        first = Memory(database)
+        await led(runtime(Scripted([]), first, trajectories=SqlTrajectories(database)), "r", tenant="a")
+        second, model = Memory(database), Scripted([draft()])
+        runtime(model, second, trajectories=SqlTrajectories(database))
+
+        await second.record_outcome("r", True, by="person", tenant="b")
+        assert model.requests == []
+        await second.record_outcome("r", True, by="person", tenant="a")
+
+        assert await names(second, "a") == ["look-and-check"]
+        assert await names(second, "b") == []
+
+
+async def test_nothing_is_learned_from_a_run_that_was_undone_whatever_a_check_says() -> None:
+    memory, model = Memory(), Scripted([draft()])
+    await memory.skills.put(make_skill(state="kept"))
+    rt = runtime(model, memory)
+    await led(rt, "r")
+
+    await memory.record_outcome("r", False, by="undo")
+    await memory.record_outcome("r", True, by="check")
+
+    assert model.requests == []
+    assert [each["by"] for each in told(rt, "skill_outcome")] == ["undo"]
+
+
+async def test_following_a_skill_is_nothing_new() -> None:
+    memory, model = Memory(), Scripted([draft(), draft("second")])
+    rt = runtime(model, memory)
+    await rt.execute(THREE)
+    (skill,) = await memory.skills.listed()
+    memory.skills.store.change(None, skill.name, 1, state="kept")
+
+    await led(rt, "r", ToolCall(name="load_skill", arguments={"name": skill.name}), *CALLS)
+    await memory.record_outcome("r", True, by="check")
+
+    assert await names(memory) == ["look-and-check"]
+    assert len(model.requests) == 1
 
 
 async def test_a_weak_domain_evolves_by_itself_and_by_consolidation() -> None:
@@ -199,9 +320,15 @@ async def test_a_weak_domain_evolves_by_itself_and_by_consolidation() -> None:
     assert again["domains_evolved"] == []  # type: ignore[index, call-overload]
 
 
-async def test_the_budget_ends_learning_and_no_run() -> None:
-    memory, model = Memory(), Scripted([draft(), draft("second")])
-    rt = runtime(model, memory, auto_distill=CostBudget(max_tokens=1))
+class Priced(Scripted):
+    async def generate(self, request: Request) -> Result:
+        return replace(await super().generate(request), cost=0.5)
+
+
+@pytest.mark.parametrize("budget", [CostBudget(max_tokens=1), CostBudget(max_cost=0.5)])
+async def test_the_budget_ends_learning_and_no_run(budget: CostBudget) -> None:
+    memory, model = Memory(), Priced([draft(), draft("second")])
+    rt = runtime(model, memory, auto_distill=budget)
 
     first = await rt.execute(THREE)
     second = await rt.execute(plan("check", "look", "check"))
@@ -271,3 +398,101 @@ def test_a_domain_is_weak_if_enough_runs_mostly_failed(successes: int, failures:
     weak = weak_domains([make_skill(domain="d")], {("deploy", 1): trial})
 
     assert ("d" in weak) == (successes + failures >= 8 and successes < failures)
+
+
+@given(st.integers(0, 12))
+def test_no_domain_evolves_while_a_skill_of_it_is_on_trial(runs: int) -> None:
+    known = [make_skill("old", domain="d", state="kept"), make_skill("new", domain="d")]
+    trials = {(each, 1): Trial(offered=Counts(failures=n)) for each, n in (("old", 20), ("new", runs))}
+
+    assert ("d" in weak_domains(known, trials)) == (runs >= 8)
+
+
+@tool(risk="read_only")
+def account() -> str:
+    "Read an account."
+    return "owner: Ada Lovelace"
+
+
+@tool(risk="read_only")
+def refuse() -> str:
+    "Fails with what it was given."
+    raise ValueError("no login with hunter2hunter2")
+
+
+async def test_the_model_that_distils_gets_no_output_of_a_tool_and_no_secret() -> None:
+    memory, model = Memory(), Scripted([draft(), draft("second")])
+    rt = Runtime([*TOOLS, account, refuse], model=model, memory=memory, auto_distill=True)
+    rt.events.redactor.add_secret("hunter2hunter2")
+
+    await rt.execute(plan("account", "look", "account"))
+    calls = (ToolCall(name=name, arguments={}) for name in ("refuse", "account", "look", "check"))
+    await led(rt, "r", *calls, asked="Use hunter2hunter2")
+    await memory.record_outcome("r", True, by="check")
+
+    sent = "".join(each.messages[-1].content for each in model.requests)
+    assert len(model.requests) == 2
+    assert "refuse: failed: ValueError" in sent
+    assert "Task: Use [" in sent
+    assert "Ada" not in sent
+    assert "hunter2" not in sent
+
+
+async def test_the_model_that_repairs_gets_no_secret() -> None:
+    memory, model = Memory(), Scripted([draft(instructions="Better.")])
+    text = b"---\nname: deploy\ndescription: How.\n---\nLog in with hunter2hunter2.\n"
+    await memory.skills.put(make_skill(state="kept", files={"SKILL.md": text}))
+    rt = Runtime([refuse], model=model, memory=memory, auto_distill=True)
+    rt.events.redactor.add_secret("hunter2hunter2")
+
+    await fail_with(memory, rt, "r", 3, "refuse")
+
+    (request,) = model.requests
+    assert "Log in with [" in request.messages[-1].content
+    assert "hunter2" not in request.messages[-1].content
+
+
+async def test_other_runs_go_on_while_a_model_writes_a_skill() -> None:
+    writing, may_end = asyncio.Event(), asyncio.Event()
+
+    class Slow(Scripted):
+        async def generate(self, request: Request) -> Result:
+            writing.set()
+            await may_end.wait()
+            return await super().generate(request)
+
+    memory = Memory()
+    rt = runtime(Slow([draft()]), memory)
+    first = asyncio.ensure_future(rt.execute(THREE))
+    await writing.wait()
+
+    other = await rt.execute(plan("look"))
+    fact = await memory.add("a", "b", source="test")
+    may_end.set()
+
+    assert (other.outcome, (await first).outcome) == ("succeeded", "succeeded")
+    assert await memory.get(fact.id) == fact
+    assert await names(memory) == ["look-and-check"]
+
+
+async def test_a_weak_domain_of_one_tenant_is_none_of_another(tmp_path: Path) -> None:
+    with open_database(str(tmp_path / "placet.db")) as database:
+        first = Memory(database)
+        await first.skills.put(make_skill(state="kept", domain="ops"), tenant="b")
+        rt = runtime(Scripted([]), first, trajectories=SqlTrajectories(database))
+        await led(rt, "last", ToolCall(name="broken", arguments={}), tenant="b")
+        for n in range(8):
+            first.skills.store.note_runs("b", [make_run(f"r{n}")])
+            await first.skills.record_outcome(f"r{n}", n < 4, by="check", tenant="b")
+        # Another process, which knows the run by its trajectory alone.
+        memory, model = Memory(database), Scripted([draft("fresh")])
+        rt = runtime(model, memory, trajectories=SqlTrajectories(database))
+
+        assert await memory._learner.evolve("a") == []  # type: ignore[union-attr]
+        assert model.requests == []
+        await memory.record_outcome("last", False, by="check", tenant="b")
+
+        assert "broken: failed" in model.requests[0].messages[-1].content
+        assert [each["names"] for each in told(rt, "evolution_triggered")] == [["fresh"]]
+        assert await names(memory, "b") == ["deploy", "fresh"]
+        assert await names(memory, "a") == await names(memory) == []

@@ -9,16 +9,25 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from placet import AgentRunner, AgentSpec, Assistant, MemoryApprovals, MemoryJournal, Runtime, basic_tools
+from placet import (
+    AgentRunner,
+    AgentSpec,
+    Assistant,
+    MemoryApprovals,
+    MemoryJournal,
+    Runtime,
+    basic_tools,
+    tool,
+)
 from placet.errors import SkillInvalid, UsageError
 from placet.inference import Request, Scripted, ToolCall, ToolResult, User
 from placet.memory.memory import Memory
-from placet.memory.skills.shelf import SkillShelf
-from placet.memory.skills.skill import Skill, Triggers
+from placet.memory.skills.skill import Skill, Triggers, skill_from
 from placet.memory.skills.tools import script_tools
 from placet.memory.skills.trial import arm_of
 from placet.sandbox.workspace import Workspace
 from placet.testing.skill_store import make_skill
+from placet.tools.tool import Tool
 
 TASK = "Please deploy the shop"
 
@@ -85,7 +94,7 @@ async def test_a_resumed_run_stays_in_its_arm() -> None:
         def runtime(journal: Any = journal, approvals: Any = approvals) -> Runtime:
             return Runtime(memory=memory, journal=journal, approvals=approvals, patience_s=0)
 
-        ask = ToolCall(name="skill.trust", arguments={"name": "deploy"})
+        ask = ToolCall(name="skill.trust", arguments={"name": "deploy", "version": 1})
         first = await Assistant(runtime(), Scripted([ask]), memory=True).run(TASK, run_id=run)
         again = Scripted(["done"])
         second = await Assistant(runtime(), again, memory=True).resume(run)
@@ -133,6 +142,19 @@ async def test_only_fitting_usable_skills_match_and_the_best_of_many() -> None:
     assert "shop" in names
 
 
+async def test_what_does_not_fit_the_context_was_not_offered() -> None:
+    memory = await memory_with(
+        *(make_skill(f"s{n}", state="kept", description="long " * 200) for n in range(9))
+    )
+    model = Scripted(["done"])
+
+    await Assistant(Runtime(memory=memory), model, memory=True).run(TASK)
+
+    shown = {f"s{n}" for n in range(9) if f"- s{n}:" in words(model.requests[0])}
+    assert {each.name for each in memory.skills.store.runs(None)} == shown
+    assert 0 < len(shown) < 9
+
+
 async def test_a_folder_hides_the_store_and_the_project_the_person() -> None:
     memory = await memory_with(make_skill(description="from the store"))
     project, person = (make_skill(state="kept", description=text) for text in ("project", "person"))
@@ -142,6 +164,21 @@ async def test_a_folder_hides_the_store_and_the_project_the_person() -> None:
     offer = await memory.skills.match("r", TASK)
     await memory.skills.note_offer("r", offer)
     assert (await memory.skills.load("deploy", "r")).description == "project"
+
+
+async def test_runs_with_a_folders_skill_judge_no_skill_of_the_store() -> None:
+    memory = await memory_with(make_skill())
+    shelf = memory.skills
+    shelf.folders = (replace(skill_from(make_skill().files, "deploy", source="project"), state="kept"),)
+    for n in range(60):
+        await shelf.note_offer(f"r{n}", await shelf.match(f"r{n}", TASK))
+        await shelf.record_outcome(f"r{n}", False, by="check")
+
+    # Whoever has the folder mends it; no version tells that it was.
+    assert [each.version for each in (await shelf.match("r", TASK)).offered] == [0]
+    assert (await shelf.trial(await shelf.get("deploy"))).is_degraded
+    (stored,) = shelf.store.listed(None, "deploy")
+    assert (stored.state, (await shelf.trial(stored)).runs) == ("provisional", 0)
 
 
 async def test_tenants_have_skills_of_their_own() -> None:
@@ -173,31 +210,59 @@ async def test_another_text_is_the_next_version_and_begins_anew() -> None:
     assert [each.name for each in await shelf.listed()] == ["deploy"]
 
 
-async def outcomes(shelf: SkillShelf, rates: dict[str, float], runs: int, seed: int) -> None:
-    """Runs whose success depends on the skills that they were offered."""
-    chance = random.Random(seed)
-    for n in range(runs):
-        run = f"{seed}-{n}"
-        offer = await shelf.match(run, TASK)
-        await shelf.note_offer(run, offer)
-        rate = 0.5 + sum(rates[each.name] for each in offer.offered)
-        await shelf.record_outcome(run, chance.random() < rate, by="check")
+CHANCES = {"helps": 0.4, "hurts": -0.4, "nothing": 0.0}
+"""What the instructions of each skill add to the chance that a run files its note in the right box."""
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+class Clerk:
+    """A scripted model: it reads the skills that it is offered, follows them, and always claims success."""
+
+    def __init__(self, seed: int) -> None:
+        self.filed = ""
+        self._random = random.Random(seed)
+
+    def tool(self) -> Tool:
+        @tool(risk="idempotent", idempotent=True)
+        def file_note(box: str) -> str:
+            "File the note."
+            self.filed = box
+            return "filed"
+
+        return file_note
+
+    def answer(self, request: Request) -> Any:
+        results = [each for each in request.messages if isinstance(each, ToolResult)]
+        offered = [name for name in CHANCES if f"- {name}:" in words(request)]
+        if not results and offered:
+            return [ToolCall(name="load_skill", arguments={"name": name}) for name in offered]
+        if len(results) > len(offered):
+            return "Done, with great success."
+        read = [name for name in CHANCES if any(f"Way of {name}." in each.text for each in results)]
+        is_right = self._random.random() < 0.5 + sum(CHANCES[name] for name in read)
+        return ToolCall(name="file_note", arguments={"box": "right" if is_right else "wrong"})
+
+
+# Chance decides a trial too: 17 of the first 20 seeds end so, as `test_trials` works out.
+@pytest.mark.parametrize("seed", [2, 3])
 async def test_over_sixty_runs_what_helps_stays_and_the_others_go(seed: int) -> None:
-    shelf = Memory().skills
-    rates = {"helps": 0.4, "hurts": -0.4, "nothing": 0.0}
-    for name in rates:
-        await shelf.put(make_skill(name))
+    clerk, memory = Clerk(seed), Memory()
+    for name in CHANCES:
+        text = f"---\nname: {name}\ndescription: How.\n---\nWay of {name}.\n"
+        await memory.skills.put(make_skill(name, files={"SKILL.md": text.encode()}))
+    runtime = Runtime([clerk.tool()], memory=memory)
+    assistant = Assistant(runtime, Scripted(clerk.answer), memory=True, posture="full_access")
 
-    await outcomes(shelf, rates, 60, seed)
+    for n in range(60):
+        run = f"{seed}-{n}"
+        assert (await assistant.run("File the note", run_id=run)).status == "success"
+        await memory.record_outcome(run, clerk.filed == "right", by="check")
 
-    states = {each.name: each.state for each in await shelf.listed()}
-    assert states == {"helps": "kept", "hurts": "retired", "nothing": "retired"}
-    trial = await shelf.trial(await shelf.get("hurts"))
-    assert trial.runs == 60
-    assert trial.offered.rate < trial.withheld.rate  # type: ignore[operator]
+    skills = {each.name: each for each in await memory.skills.listed()}
+    states = {name: each.state for name, each in skills.items()}
+    trials = {name: await memory.skills.trial(each) for name, each in skills.items()}
+    assert states == {"helps": "kept", "hurts": "retired", "nothing": "retired"}, trials
+    assert all(each.runs == 60 for each in trials.values())
+    assert trials["hurts"].offered.rate < trials["hurts"].withheld.rate  # type: ignore[operator]
 
 
 async def test_only_an_outcome_counts_and_an_undo_takes_it_back() -> None:
@@ -237,13 +302,17 @@ async def test_a_kept_skill_that_is_degraded_is_not_offered() -> None:
 
 
 async def test_scripts_run_as_calls_in_the_sandbox_and_never_on_being_read(tmp_path: Path) -> None:
-    (tmp_path / "data.txt").write_text("42")
+    escaped, folder = tmp_path / "escaped", tmp_path / "work"
+    folder.mkdir()
+    (folder / "data.txt").write_text("42")
     files = dict(make_skill().files)
-    files["scripts/show.sh"] = b'#!/bin/sh\ncat data.txt "$1"; cat "$(dirname "$0")/../references/r.md"\n'
+    show = f'cat data.txt "$1"; cat "$(dirname "$0")/../references/r.md"; touch {escaped}'
+    files["scripts/show.sh"] = f"#!/bin/sh\n{show}\n".encode()
+    files["references/run.sh"] = b"#!/bin/sh\necho hello"
     files["scripts/plain.txt"] = b"echo hello"
     files["references/r.md"] = b"read me"
     memory = await memory_with(make_skill(state="kept", files=files))
-    workspace = Workspace(tmp_path)
+    workspace = Workspace(folder)
     arguments = {"name": "deploy", "script": "scripts/show.sh", "arguments": ["/dev/null"]}
     calls = [
         ToolCall(name="load_skill", arguments={"name": "deploy"}),
@@ -251,7 +320,7 @@ async def test_scripts_run_as_calls_in_the_sandbox_and_never_on_being_read(tmp_p
         ToolCall(name="load_skill", arguments={"name": "deploy", "file": "../../etc/passwd"}),
         ToolCall(name="run_skill_script", arguments=arguments),
         ToolCall(name="run_skill_script", arguments=arguments | {"script": "scripts/plain.txt"}),
-        ToolCall(name="run_skill_script", arguments=arguments | {"script": "references/r.md"}),
+        ToolCall(name="run_skill_script", arguments=arguments | {"script": "references/run.sh"}),
     ]
     answers = {}
     for posture in ("full_access", "read_only"):
@@ -268,6 +337,7 @@ async def test_scripts_run_as_calls_in_the_sandbox_and_never_on_being_read(tmp_p
     assert "read me" in reference.text
     assert outside.is_error
     assert "42read me" in ran.text
+    assert not escaped.exists()
     assert plain.is_error
     assert no_script.is_error
     assert answers["read_only"][3].is_error

@@ -231,21 +231,25 @@ def test_a_very_long_line_is_read_to_its_end(files: Files, size: str, bom: bytes
     text = f"first\n{long}\nlast\n"
     files.put("file", bom + text.encode())
 
-    got: list[str] = []
-    line, column = 2, 1
-    while True:
-        found = files.read("file", line, start_column=column)
-        assert len(found["text"].encode()) <= MOST_SHOWN_BYTES
-        assert (found["start_line"], found["total_lines"]) == (2, 3)
-        got.append(found["text"])
-        if not found["truncated"]:
-            break
-        told = re.search(r"Go on with start_line=(\d+), start_column=(\d+);", found["note"])
-        assert told is not None, found["note"]
-        line, column = int(told[1]), int(told[2])
+    # All of a small file. Of a large one, which is read from its beginning each time, both ends.
+    for begin, most in [(1, 9)] if size == "small" else [(1, 3), (len(long) - MOST_SHOWN_BYTES, 9)]:
+        got: list[str] = []
+        line, column = 2, begin
+        while len(got) < most:
+            found = files.read("file", line, start_column=column)
+            assert len(found["text"].encode()) <= MOST_SHOWN_BYTES
+            assert (found["start_line"], found["total_lines"]) == (2, 3)
+            got.append(found["text"])
+            if not found["truncated"]:
+                break
+            told = re.search(r"Go on with start_line=(\d+), start_column=(\d+);", found["note"])
+            assert told is not None, found["note"]
+            line, column = int(told[1]), int(told[2])
 
-    assert len(got) > 1
-    assert "".join(got) == f"{long}\nlast\n"
+        whole = f"{long}\nlast\n"[begin - 1 :]
+        assert len(got) > 1
+        assert "".join(got) == (whole if most == 9 else whole[: sum(map(len, got))])
+    assert not found["truncated"]
     assert found["end_line"] == 3
 
 

@@ -16,10 +16,21 @@ from placet.tools.context import ToolContext
 from placet.tools.mcp.connections import Connections
 from placet.tools.mcp.server import McpServer, switch_on
 from placet.tools.tool import Tool
+from tests.warm import Warm
 
 HERE = Path(__file__).resolve().parent
-REAL = (sys.executable, str(HERE / "real_server.py"))
+REAL = HERE / "real_server.py"
 HOSTILE = (sys.executable, "-I", "-S", str(HERE / "hostile_server.py"))
+
+
+def real_command() -> tuple[str, ...]:
+    """What starts the real server. Its end is that of the process that is started, though not at once."""
+    return (*Warm.last.python, str(REAL))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _is_loaded(warm: Warm) -> None:
+    """What `real_command` needs."""
 
 
 class Served:
@@ -69,7 +80,9 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     connections = Connections({**os.environ, "NAMED": "for the server", "OTHER": "for nobody"})
     folder = tmp_path_factory.mktemp("started here")
     try:
-        yield Served(connections, McpServer(command=REAL, folder=str(folder), environment=("NAMED",)))
+        yield Served(
+            connections, McpServer(command=real_command(), folder=str(folder), environment=("NAMED",))
+        )
     finally:
         connections.close()
 

@@ -155,8 +155,8 @@ def answer(asked: dict[str, Any]) -> None:
             return
         case "does-not-read":
             # Every one of them wants an answer, until there is no room for any.
-            for ping in range(9_000):
-                send({"id": f"{'p' * 100}{ping}", "method": "ping"})
+            for ping in range(1_200):
+                send({"id": f"{'p' * 1_000}{ping}", "method": "ping"})
             time.sleep(600)
         case "says-variable":
             held = os.environ[FILE]

@@ -14,9 +14,10 @@ import pytest
 from placet.errors import ToolError, UsageError
 from placet.extras import install_command
 from placet.runtime.runtime import Runtime
+from placet.tools.context import ToolContext
 from placet.tools.mcp.connections import Connections
 from placet.tools.mcp.server import McpServer, StoredTool
-from tests.tools.mcp.conftest import HOSTILE, REAL, Served, is_running, servers_in, wait_until
+from tests.tools.mcp.conftest import HOSTILE, Served, is_running, real_command, servers_in, wait_until
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ async def test_nothing_is_started_before_the_first_call(connections: Connections
 
     assert not trace.exists()
     with pytest.raises(ToolError, match="has changed since it was switched on"):
-        await tool({}, context=None)
+        await tool({}, context=ToolContext(action_id="a", run_id="r"))
     assert trace.exists()
 
 
@@ -194,7 +195,11 @@ def test_without_the_sdk_the_error_says_what_to_install(tmp_path: Path) -> None:
     code = "import sys; sys.modules['mcp'] = None\n" + _HOST
 
     host = subprocess.run(
-        [sys.executable, "-c", code, "over", *REAL], capture_output=True, text=True, cwd=tmp_path, check=False
+        [sys.executable, "-c", code, "over", *real_command()],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
     )
 
     assert install_command("mcp") in host.stderr

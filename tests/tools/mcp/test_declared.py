@@ -17,14 +17,14 @@ from placet import Assistant, EventLog, JsonlSink, Runtime, tool
 from placet.errors import DuplicateTool, McpUnreachable, UsageError
 from placet.inference import Scripted, ToolCall
 from placet.tools import McpTools
-from tests.tools.mcp.conftest import HOSTILE, REAL, is_running, servers_in, wait_until
+from tests.tools.mcp.conftest import HOSTILE, is_running, real_command, servers_in, wait_until
 from tests.tools.mcp.test_http import free_port, serving
 
 SECRET = "sk-9f8e7d6c5b4a3210"
 
 
 def real(**options: Any) -> McpTools:
-    return McpTools(**{"name": "real", "command": REAL, **options})
+    return McpTools(**{"name": "real", "command": real_command(), **options})
 
 
 def hostile(way: str, *arguments: str, **options: Any) -> McpTools:
@@ -71,7 +71,7 @@ async def test_a_tool_that_is_not_declared_to_read_needs_approval() -> None:
 
 def test_declaring_one_starts_nothing(tmp_path: Path) -> None:
     trace = tmp_path / "started"
-    declared = real(command=("sh", "-c", f'touch {trace}; exec "$@"', "sh", *REAL))
+    declared = real(command=("sh", "-c", f'touch {trace}; exec "$@"', "sh", *real_command()))
 
     assert not trace.exists()
     Runtime(mcp=[declared]).close()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from placet.errors import ToolError
+from placet.tools.context import ToolContext
 from placet.tools.mcp.connections import Connections
 from placet.tools.mcp.link import Unreachable
 from placet.tools.mcp.server import McpServer, switch_on
@@ -173,7 +174,7 @@ async def test_a_tool_that_changed_after_it_was_switched_on_is_refused(
     try:
         [tool] = again.tools("s", served.server)
         with pytest.raises(ToolError, match="'do' of MCP server 's' has changed") as caught:
-            await tool({}, context=None)
+            await tool({}, context=ToolContext(action_id="a", run_id="r"))
     finally:
         again.close()
 
@@ -269,7 +270,7 @@ async def test_a_tool_that_cannot_be_used_any_more_is_not_called(
     [tool] = connections.tools("s", McpServer(command=(*HOSTILE, "twice"), folder=str(tmp_path), tools=on))
 
     with pytest.raises(ToolError, match="cannot be used: two tools are listed under this name"):
-        await tool({}, context=None)
+        await tool({}, context=ToolContext(action_id="a", run_id="r"))
 
 
 def test_the_log_of_the_sdk_stays_off_the_terminal(

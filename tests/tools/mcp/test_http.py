@@ -19,7 +19,7 @@ from placet.errors import ToolError
 from placet.tools.mcp.connections import Connections
 from placet.tools.mcp.link import Unreachable
 from placet.tools.mcp.server import McpServer
-from tests.tools.mcp.conftest import REAL, Served, wait_until
+from tests.tools.mcp.conftest import Served, real_command, wait_until
 
 
 def free_port() -> int:
@@ -36,13 +36,14 @@ def accepts(port: int) -> bool:
 
 @contextmanager
 def serving(port: int) -> Iterator[None]:
-    process = subprocess.Popen([*REAL, str(port)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*real_command(), str(port)], stderr=subprocess.DEVNULL)
     try:
         assert wait_until(lambda: accepts(port))
         yield
     finally:
         process.kill()
         process.wait()
+        assert wait_until(lambda: not accepts(port))
 
 
 async def test_a_server_on_http_is_called_and_connected_to_again_after_it_was_restarted() -> None:
@@ -285,7 +286,8 @@ async def test_an_answer_that_breaks_off_for_ever_is_given_up(
 
 
 async def test_messages_over_http_are_bounded_too(odd: McpServer, connections: Connections) -> None:
-    served = Served(connections, odd)
+    # So many take seconds where much else is done.
+    served = Served(connections, replace(odd, timeout_s=100.0))
     Odd.answers["tools/call"] = (200, EVENTS, LOG * 10_001)
 
     with pytest.raises(ToolError, match="sent more than 10,000 messages without an answer"):

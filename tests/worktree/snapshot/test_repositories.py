@@ -19,11 +19,20 @@ from placet.worktree.snapshot.tree import Bounds
 from tests.worktree.snapshot.trees import Told, git, make_repository, told, views
 
 
-@pytest.fixture
-def top(tmp_path: Path) -> Path:
-    """A repository of 300 files, as a person leaves it lying about."""
-    folder = tmp_path / "work"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository of 300 files, as a person leaves it lying about. Nobody changes it."""
+    folder = tmp_path_factory.mktemp("made") / "work"
     make_repository(folder)
+    return folder
+
+
+@pytest.fixture
+def top(made: Path, tmp_path: Path) -> Path:
+    """One like it, which git knows as its own: to a copy, every file might have been changed since."""
+    folder = tmp_path / "work"
+    shutil.copytree(made, folder, symlinks=True)
+    git(folder, "update-index", "-q", "--refresh", check=False)
     return folder
 
 
@@ -198,7 +207,7 @@ def test_what_the_repository_has_already_takes_no_room(top: Path, tmp_path: Path
 
     assert taken.files > 300
     store = tmp_path / "kept" / taken.id / "store/objects"
-    assert [*store.glob("??/*")] == []
+    assert [path for path in store.glob("??/*") if path.stat().st_nlink == 1] == []
     assert _room(top) == before
 
 
@@ -336,3 +345,23 @@ def test_a_repository_with_long_names_and_one_without_a_commit(tmp_path: Path) -
         assert list(restored.problems) == list(restored.not_restored) == []
         assert files(top) == was
         assert git(top, "status", "--porcelain=v2") == status
+
+
+@pytest.mark.parametrize("how", ["HEAD is on no branch", "no reflog is kept"])
+def test_commits_are_taken_back_on_no_branch_and_without_reflogs(top: Path, tmp_path: Path, how: str) -> None:
+    if how == "no reflog is kept":
+        git(top, "config", "core.logAllRefUpdates", "false")
+        (top / ".git/logs/HEAD").unlink()
+        shutil.rmtree(top / ".git/logs/refs/heads")
+    else:
+        git(top, "checkout", "-q", "--detach")
+    said = views(top)
+    snapshots, workspace = Snapshots(tmp_path / "kept"), Workspace(top)
+    taken = snapshots.take(workspace)
+    wreck(top)
+    commits(top)
+
+    restored = snapshots.restore(taken.id, workspace)
+
+    assert list(restored.not_restored) == []
+    assert views(top) == said

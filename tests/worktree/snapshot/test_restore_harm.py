@@ -116,7 +116,7 @@ def test_a_snapshot_that_could_not_be_restored_wholly_is_kept_and_named(top: Pat
     snapshots, workspace = snapshots_in(tmp_path), Workspace(top)
     taken = snapshots.take(workspace)
     (top / "d/f").write_text("changed")
-    spoiled = tmp_path / "kept" / taken.id / "files"
+    spoiled = tmp_path / "kept" / taken.id / "store/objects"
     spoiled.rename(tmp_path / "aside")
 
     restored = snapshots.restore(taken.id, workspace)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from placet.errors import ToolError, UsageError
 from placet.sandbox.workspace import Workspace
+from placet.worktree.snapshot.blobs import Blobs
 from placet.worktree.snapshot.manifest import read_manifest
 from placet.worktree.snapshot.store import Snapshots
 from placet.worktree.snapshot.taking import Settings, now_ns
@@ -205,7 +206,9 @@ def test_a_change_that_hides_behind_the_old_times_is_found(top: Path, tmp_path: 
     assert file.read_bytes() == b"before"
 
 
-def test_a_file_that_is_surely_unchanged_is_not_even_read(top: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_surely_unchanged_is_not_even_read(
+    top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its time of change is older than the snapshot, so nothing can hide behind it."""
     for name in ("same", "other"):
         (top / name).write_text(name)
@@ -213,15 +216,59 @@ def test_a_file_that_is_surely_unchanged_is_not_even_read(top: Path, tmp_path: P
     while now_ns() <= (top / "other").stat().st_ctime_ns:
         time.sleep(0.001)
     taken = snapshots.take(workspace)
-    # What was kept of both is spoiled: reading it would show.
-    for kept in (tmp_path / "kept" / taken.id / "files").iterdir():
-        kept.write_text("spoil")
     (top / "other").write_text("OTHER")
+    compared: list[bytes] = []
+    is_same = Blobs.is_same
 
+    def seen(self: Blobs, content: bytes, opened: int) -> bool:
+        compared.append(os.pread(opened, 100, 0))
+        return is_same(self, content, opened)
+
+    monkeypatch.setattr(Blobs, "is_same", seen)
     snapshots.restore(taken.id, workspace)
 
-    assert (top / "same").read_text() == "same"
-    assert (top / "other").read_text() == "spoil"
+    assert compared == [b"OTHER"]
+    assert (top / "other").read_text() == "other"
+
+
+def test_damaged_contents_are_not_written(top: Path, tmp_path: Path) -> None:
+    (top / "file").write_text("kept" * 1000)
+    snapshots, workspace = snapshots_in(tmp_path), Workspace(top)
+    taken = snapshots.take(workspace)
+    (blob,) = (tmp_path / "kept" / taken.id / "store/objects").glob("??/*")
+    blob.write_bytes(blob.read_bytes().replace(b"keptkept", b"KEPTkept", 1))
+    (top / "file").write_text("changed")
+
+    restored = snapshots.restore(taken.id, workspace)
+
+    assert [each.partition(":")[0] for each in restored.problems[1:]] == ["file"]
+    assert (top / "file").read_text() == "changed"
+    assert [path.name for path in top.iterdir()] == ["file"]
+
+
+def test_without_a_repository_contents_are_kept_by_no_git_process(
+    top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent() -> str:
+        raise ToolError("git was not found", retry=False)
+
+    for name in ("git", "snapshot.taking"):
+        monkeypatch.setattr(f"placet.worktree.{name}.program", absent)
+    (top / "one").write_bytes(b"same")
+    (top / "two").write_bytes(b"same")
+    (top / "large").write_bytes(os.urandom(3 << 20))
+    (top / "empty").touch()
+    before = told(top)
+    snapshots, workspace = snapshots_in(tmp_path), Workspace(top)
+
+    taken = snapshots.take(workspace)
+    for name in ("one", "large", "empty"):
+        (top / name).write_bytes(b"changed")
+    restored = snapshots.restore(taken.id, workspace)
+
+    assert list(restored.problems) == []
+    assert told(top) == before
+    assert len([*(tmp_path / "kept" / taken.id / "store/objects").glob("??/*")]) == 3
 
 
 def test_large_folders_that_can_be_made_again_are_left_out_and_named(top: Path, tmp_path: Path) -> None:

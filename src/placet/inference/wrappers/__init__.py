@@ -12,6 +12,6 @@
     divergence   in what a request differs from all that were recorded
 
 Keep true:
-1. A wrapper implements `stream` alone; `generate` is derived from it, in `StreamingModel`.
+1. A wrapper implements `stream` alone; `generate` is derived from it, in `Wrapped`.
 2. Nothing is kept of a stream that was closed: closing goes through to the innermost.
 """

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 
 from placet.errors import ModelMissing
-from placet.inference.model import Model, Piece, Request, StreamingModel, makes_vectors, stream
+from placet.inference.model import Model, Piece, Request, Result, last_piece, makes_vectors, stream
 from placet.inference.passage import reads_passages
 from placet.inference.profile import ModelProfile, profile_of
 
 
-class Wrapped(StreamingModel):
+class Wrapped:
     """Base class of wrappers: a model around another one, with the name of the inner one."""
 
     def __init__(self, model: Model) -> None:
@@ -29,6 +29,14 @@ class Wrapped(StreamingModel):
             request: The request.
         """
         return stream(self.model, request)
+
+    async def generate(self, request: Request) -> Result:
+        """Return the whole answer, the last piece of `stream`.
+
+        Args:
+            request: The request.
+        """
+        return await last_piece(self, request)
 
     @property
     def name(self) -> str:

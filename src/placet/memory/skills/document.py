@@ -1,7 +1,8 @@
 """A skill as a folder: `SKILL.md` with front matter, as agentskills.io describes it, and files beside it.
 
 Keep true:
-1. A folder is valid here if the public validator accepts it; every problem is reported, with file,
+1. A folder is valid here if the public validator accepts it, but that a fence ends the front matter only at
+   the beginning of a line; every problem is reported, with file,
    line and field.
 2. Reading runs nothing, follows no link, and changes no byte: what is written is what was read.
 """
@@ -9,8 +10,10 @@ Keep true:
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from unicodedata import normalize
@@ -27,10 +30,26 @@ _LOWER = "skill.md"
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 MOST_NAME, MOST_DESCRIPTION, MOST_COMPATIBILITY = 64, 1_024, 500
 MOST_FILES, MOST_BYTES, _MOST_DEPTH = 200, 4 * 1024 * 1024, 8
+_MOST_ENTRIES = 1_000
+"""Files and folders of one skill that are looked at."""
+_MOST_FRONT, _MOST_NESTED = 64 * 1024, 20
+"""Characters of the front matter, and how deep it may be nested: nothing of it is deeper than two."""
 _FENCE = "---"
-_FIRST = 2
-"""Line of the file on which the front matter begins."""
+_FIRST = 1
+"""Line of the file on which the front matter begins: behind the fence."""
 _EXECUTABLE, _PLAIN = 0o755, 0o644
+
+
+_OPENING = (
+    yaml.BlockMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.FlowSequenceStartToken,
+)
+_CLOSING = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
+_FIELD = re.compile(r"([^\s#:][^:]*?)\s*:(?:\s|$)")
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""Characters that no text has: escapes can write them, and nothing can store them."""
 
 
 class SkillDocument(ToDict, msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +82,9 @@ def read_document(files: Mapping[str, bytes], folder: str) -> SkillDocument:
     Raises:
         SkillInvalid: it is no skill; names every problem with its file, line and field.
     """
-    problems: list[SkillProblem] = []
+    problems: list[SkillProblem] = list(_path_problems(files, folder))
+    if problems:
+        raise SkillInvalid(problems)
     name = next((each for each in (FILE, _LOWER) if each in files), None)
     if name is None:
         raise SkillInvalid([SkillProblem(folder, 0, "", f"there is no {FILE}")])
@@ -100,27 +121,36 @@ def _front(data: bytes, path: str) -> _Front:
     if not text.startswith(_FENCE):
         problem = f"it does not begin with front matter between two lines of {_FENCE}"
         raise SkillInvalid([SkillProblem(path, 1, "", problem)])
-    lines = text.split("\n")
-    for number, line in enumerate(lines[1:], start=1):
-        if line.rstrip() == _FENCE:
-            return _Front("\n".join(lines[1:number]), "\n".join(lines[number + 1 :]))
+    first, *lines = text.removeprefix(_FENCE).split("\n")
+    for number, line in enumerate(lines, start=1):
+        if line.startswith(_FENCE):
+            front = "\n".join([first, *lines[: number - 1]])
+            if len(front) > _MOST_FRONT:
+                problem = f"its front matter has more than {_MOST_FRONT // 1024} KiB"
+                raise SkillInvalid([SkillProblem(path, number + 1, "", problem)])
+            return _Front(front, "\n".join([line.removeprefix(_FENCE), *lines[number:]]))
     problem = f"its front matter does not end: there is no second line {_FENCE}"
-    raise SkillInvalid([SkillProblem(path, len(lines), "", problem)])
+    raise SkillInvalid([SkillProblem(path, len(lines) + 1, "", problem)])
 
 
 def _fields(text: str, path: str) -> tuple[dict[str, Any], dict[str, int]]:
     """The fields of the front matter, and the line of each. All scalars are texts, as they are written."""
+    nested = 0
     try:
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
+            nested += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+            if nested > _MOST_NESTED:
+                problem = f"it is nested more than {_MOST_NESTED} deep"
+                raise SkillInvalid([_problem_at(token.start_mark, problem, text, path)])
             if isinstance(token, yaml.AnchorToken | yaml.AliasToken | yaml.TagToken | yaml.DirectiveToken):
                 problem = "anchors, aliases, tags and directives are not allowed"
-                raise SkillInvalid([SkillProblem(path, token.start_mark.line + _FIRST, "", problem)])
+                raise SkillInvalid([_problem_at(token.start_mark, problem, text, path)])
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        line = mark.line + _FIRST if mark is not None else _FIRST
         problem = clean(getattr(error, "problem", None) or "it is not YAML", 200)
-        raise SkillInvalid([SkillProblem(path, line, "", f"the YAML cannot be read: {problem}")]) from None
+        problem = f"the YAML cannot be read: {problem}"
+        raise SkillInvalid([_problem_at(mark, problem, text, path)]) from None
     if not isinstance(root, yaml.MappingNode):
         raise SkillInvalid([SkillProblem(path, _FIRST, "", "the front matter is no list of fields")])
     problems: list[SkillProblem] = []
@@ -130,9 +160,19 @@ def _fields(text: str, path: str) -> tuple[dict[str, Any], dict[str, int]]:
     return fields, {key.value: key.start_mark.line + _FIRST for key, _ in root.value}
 
 
+def _problem_at(mark: yaml.Mark | None, problem: str, text: str, path: str) -> SkillProblem:
+    """A problem of the YAML as such, in the field that is begun before it."""
+    line = mark.line if mark is not None else 0
+    begun = [found[1] for each in text.split("\n")[: line + 1] if (found := _FIELD.match(each))]
+    return SkillProblem(path, line + _FIRST, clean(begun[-1], 80) if begun else "", problem)
+
+
 def _plain(node: yaml.Node, path: str, field: str, problems: list[SkillProblem]) -> Any:
     line = node.start_mark.line + _FIRST
     if isinstance(node, yaml.ScalarNode):
+        if _NO_TEXT.search(node.value):
+            problem = "it holds a null character or half of a surrogate pair"
+            problems.append(SkillProblem(path, line, clean(field, 80), problem))
         return node.value
     assert isinstance(node, yaml.CollectionNode)
     if node.flow_style:
@@ -144,6 +184,7 @@ def _plain(node: yaml.Node, path: str, field: str, problems: list[SkillProblem])
         if not isinstance(key, yaml.ScalarNode):
             problems.append(SkillProblem(path, line, field, "a key is no text"))
             continue
+        _plain(key, path, field, problems)
         name = f"{field}.{key.value}" if field else key.value
         if key.value in made:
             problems.append(SkillProblem(path, key.start_mark.line + _FIRST, name, "it is given twice"))
@@ -192,6 +233,16 @@ def _name_problems(value: str, folder: str) -> Iterator[str]:
         yield f"it must be the name of the folder, '{clean(own, 80)}'"
 
 
+def _path_problems(files: Mapping[str, bytes], folder: str) -> Iterator[SkillProblem]:
+    """Paths that lead out of the folder, or that cannot be stored."""
+    for path in files:
+        parts = path.split("/")
+        if not all(parts) or {".", ".."} & set(parts):
+            yield SkillProblem(clean(f"{folder}/{path}"), 0, "", "its path does not stay in the folder")
+        elif _NO_TEXT.search(path):
+            yield SkillProblem(clean(f"{folder}/{path}"), 0, "", "its name is no UTF-8 text")
+
+
 # Folders
 
 
@@ -202,14 +253,19 @@ def read_folder(folder: Path) -> dict[str, bytes]:
         SkillInvalid: it is no folder, holds a link or something else that is no file, or too much.
     """
     found: dict[str, bytes] = {}
-    left = MOST_BYTES
+    left, entries = MOST_BYTES, 0
 
     def refuse(path: str, problem: str) -> SkillInvalid:
         return SkillInvalid([SkillProblem(clean(path), 0, "", problem)])
 
     def into(path: str, descriptor: int, depth: int) -> None:
-        nonlocal left
-        for name in sorted(os.listdir(descriptor)):
+        nonlocal left, entries
+        with os.scandir(descriptor) as listing:
+            names = sorted(each.name for each in islice(listing, _MOST_ENTRIES + 1 - entries))
+        entries += len(names)
+        if entries > _MOST_ENTRIES:
+            raise refuse(str(folder), f"it holds more than {_MOST_ENTRIES:,} files and folders")
+        for name in names:
             inside = f"{path}/{name}" if path else name
             where = f"{folder}/{inside}"
             kind = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
@@ -243,6 +299,8 @@ def read_folder(folder: Path) -> dict[str, bytes]:
         raise refuse(str(folder), f"it cannot be read: {error.strerror or error}") from None
     finally:
         os.close(root)
+    if problems := list(_path_problems(found, str(folder))):
+        raise SkillInvalid(problems)
     return found
 
 
@@ -250,11 +308,14 @@ def write_folder(files: Mapping[str, bytes], folder: Path) -> None:
     """Write a skill to a new folder.
 
     Raises:
+        SkillInvalid: a path leads out of the folder; nothing is written.
         FileExistsError: there is something of that name.
         OSError: it cannot be written; nothing is left.
     """
     import shutil
 
+    if problems := list(_path_problems(files, str(folder))):
+        raise SkillInvalid(problems)
     folder.mkdir()
     try:
         for path, data in files.items():

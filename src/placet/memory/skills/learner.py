@@ -16,8 +16,8 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -28,12 +28,14 @@ from placet.inference.model import Model, Request
 from placet.ir.codec import decode_json
 from placet.ir.json_value import JsonValue
 from placet.ir.tool_spec import Mark
+from placet.memory.fact import plain_words
 from placet.memory.skills.document import MOST_DESCRIPTION, SkillDocument, write_document
 from placet.memory.skills.shelf import Judgement, SkillShelf
 from placet.memory.skills.skill import GENERAL, Skill, skill_from, trigger_metadata
+from placet.memory.skills.tools import LOAD
 from placet.memory.skills.trial import Counts, Trial
 from placet.policy.budget import CostBudget
-from placet.runtime.trajectory import Trajectory, TrajectoryStep, TrajectoryStore
+from placet.runtime.trajectory import Trajectory, TrajectoryReader, TrajectoryStep, TrajectoryStore
 from placet.truncation import truncate
 
 if TYPE_CHECKING:
@@ -46,8 +48,10 @@ LEAST_DOMAIN_RUNS, WEAK = 8, 0.5
 BUDGET = CostBudget(max_tokens=50_000)
 """What learning may use in the life of one runtime, unless it is told otherwise."""
 _RECENT = 200
+_WARMER = 0.8
+"""Temperature at which a model is asked again that wrote what was there before."""
 _MOST_NAME = 40
-_SHOWN_STEPS, _SHOWN_ERROR, _ANSWER_TOKENS = 40, 300, 900
+_SHOWN_RUNS, _SHOWN_STEPS, _SHOWN_ERROR, _ANSWER_TOKENS = 3, 40, 300, 900
 
 _SYSTEM = (
     "You write short skills: instructions by which somebody does a task of this kind better next time. "
@@ -65,6 +69,7 @@ _SCHEMA: dict[str, JsonValue] = {
     "required": ["name", "description", "keywords", "instructions"],
     "additionalProperties": False,
 }
+_Noted = TypeVar("_Noted")
 _log = logging.getLogger(__name__)
 
 
@@ -76,9 +81,14 @@ class _Draft(msgspec.Struct, frozen=True):
 
 
 def tools_of(steps: Iterable[TrajectoryStep]) -> tuple[str, ...]:
-    """The tools of the calls that succeeded, in order; repeated ones once."""
-    found = [step.tool for step in steps if step.tool is not None and step.kind == "action_succeeded"]
+    """The tools of the calls that succeeded, in order; repeated ones once. Loading a skill is no work: a run
+    that followed one did what is known already."""
+    found = [step.tool for step in _work(steps) if step.tool is not None]
     return tuple(tool for n, tool in enumerate(found) if n == 0 or found[n - 1] != tool)
+
+
+def _work(steps: Iterable[TrajectoryStep]) -> list[TrajectoryStep]:
+    return [each for each in steps if each.kind == "action_succeeded" and each.tool not in (None, LOAD)]
 
 
 def is_worth_a_skill(trajectory: Trajectory, known: Iterable[Skill]) -> bool:
@@ -88,9 +98,8 @@ def is_worth_a_skill(trajectory: Trajectory, known: Iterable[Skill]) -> bool:
         trajectory: What a successful run went through.
         known: All skills of the tenant, also those that are retired.
     """
-    succeeded = sum(step.kind == "action_succeeded" and step.tool is not None for step in trajectory.steps)
     tools = tools_of(trajectory.steps)
-    return succeeded >= LEAST_STEPS and all(each.tools != tools for each in known)
+    return len(_work(trajectory.steps)) >= LEAST_STEPS and all(each.tools != tools for each in known)
 
 
 def weak_domains(skills: Iterable[Skill], trials: dict[tuple[str, int], Trial]) -> dict[str, float]:
@@ -103,7 +112,8 @@ def weak_domains(skills: Iterable[Skill], trials: dict[tuple[str, int], Trial]) 
         counts[skill.domain] = Counts(
             successes=before.successes + offered.successes, failures=before.failures + offered.failures
         )
-        if skill.state == "provisional" and not offered.runs:
+        # Each new skill is given the runs that it takes to be judged, before another one is written.
+        if skill.state == "provisional" and offered.runs < LEAST_DOMAIN_RUNS:
             on_trial.add(skill.domain)
     return {
         domain: rate
@@ -134,22 +144,22 @@ class Learner:
         self._store = trajectories
         self._recent: OrderedDict[str, Trajectory] = OrderedDict()
         self._outcomes: OrderedDict[str, bool] = OrderedDict()
-        self._learned: set[str] = set()
+        self._learned: OrderedDict[str, bool] = OrderedDict()
+        self._tried: set[tuple[str | None, str, int]] = set()
+        """Versions that a repair was asked for: one that failed is not asked for with every outcome."""
         self._tokens, self._cost, self._has_warned = 0, 0.0, False
 
     # What the runtime tells
 
     def append(self, trajectory: Trajectory) -> None:
         """Receive a trajectory as their store, and hand it on."""
-        self._recent[trajectory.run_id] = trajectory
-        while len(self._recent) > _RECENT:
-            self._recent.popitem(last=False)
+        _note(self._recent, trajectory.run_id, trajectory)
         if self._store is not None:
             self._store.append(trajectory)
 
     async def after_run(self, run_id: str, tenant: str | None) -> None:
         """Learn from a run that has ended."""
-        found = self._recent.get(run_id)
+        found = await self._trajectory(run_id, tenant)
         if found is None:
             return
         succeeded = self._outcomes.get(run_id) if found.is_led else found.outcome.endswith("success")
@@ -160,13 +170,11 @@ class Learner:
         self, run_id: str, succeeded: bool, judgements: Sequence[Judgement], tenant: str | None
     ) -> None:
         """Learn from an outcome: distil what went well, repair what is degraded, evolve a weak domain."""
-        self._outcomes[run_id] = succeeded
-        while len(self._outcomes) > _RECENT:
-            self._outcomes.popitem(last=False)
+        _note(self._outcomes, run_id, succeeded)
         if succeeded:
-            # Otherwise the run has not ended, and `after_run` comes.
-            if run_id in self._recent:
-                await self._distil(self._recent[run_id], tenant)
+            # Without a trajectory the run has not ended, and `after_run` comes.
+            if (found := await self._trajectory(run_id, tenant)) is not None:
+                await self._distil(found, tenant)
             return
         for judgement in judgements:
             if judgement.trial.is_degraded and judgement.run.arm == "with":
@@ -178,7 +186,7 @@ class Learner:
     async def _distil(self, trajectory: Trajectory, tenant: str | None) -> None:
         if trajectory.run_id in self._learned:
             return
-        self._learned.add(trajectory.run_id)
+        _note(self._learned, trajectory.run_id, True)
         known = await self._shelf.listed(tenant=tenant)
         if not is_worth_a_skill(trajectory, known):
             return
@@ -200,17 +208,37 @@ class Learner:
         failed = await self._failed_runs(name, tenant)
         if not failed:
             return
+        tried = (self._shelf.tenant(tenant), name, version)
+        if tried in self._tried:
+            return
+        self._tried.add(tried)
         runs = "\n\n".join(map(self._told, failed))
         text = self._events.redactor.text(skill.document.body)
         prompt = (
-            "Runs that followed this skill failed more often than they succeeded. Write it anew, so that it "
-            f"avoids what went wrong.\n\nSkill '{name}': {skill.description}\n{text}\n\n"
-            f"Failed runs:\n\n{runs}"
+            "Runs that followed this skill failed more often than they succeeded. Write its instructions "
+            "anew: change the steps that led to the errors, by what the errors say.\n\n"
+            f"Skill '{name}': {skill.description}\n{text}\n\nFailed runs:\n\n{runs}\n\n"
+            f"The errors to avoid:\n{self._errors(failed)}"
         )
-        made = await self._written(prompt, skill.domain, failed, f"repair of version {version}", skill.labels)
-        if made is not None:
-            made = replace(_named(made, name), tools=skill.tools, triggers=skill.triggers)
-            await self._put(made, "repaired", judgement.run.run, tenant)
+        source = f"repair of version {version}"
+        for warmth in (0.0, _WARMER):
+            made = await self._written(prompt, skill.domain, failed, source, skill.labels, temperature=warmth)
+            if made is None:
+                return
+            if plain_words(made.document.body) != plain_words(skill.document.body):
+                # What it is for, and when it is offered, stays: only the way to do it failed.
+                document = replace(skill.document, body=made.document.body)
+                files = _with_document(skill.files, document)
+                made = replace(skill, files=files, labels=made.labels, source=source, state="provisional")
+                await self._put(made, "repaired", judgement.run.run, tenant)
+                return
+            prompt += "\n\nInstructions that say the same as before are no repair: another way is needed."
+        _log.warning("Skill '%s' is degraded, and its repair says the same as before.", name)
+
+    def _errors(self, runs: Iterable[Trajectory]) -> str:
+        found = dict.fromkeys(step.error for run in runs for step in run.steps if step.error)
+        redact = self._events.redactor.text
+        return "\n".join(f"- {truncate(redact(each), _SHOWN_ERROR)}" for each in found)
 
     async def evolve(self, tenant: str | None, run_id: str | None = None) -> list[str]:
         """Write new skills for domains in which runs with the present ones mostly fail; returns these."""
@@ -223,7 +251,7 @@ class Learner:
             failed = [run for each in skills for run in await self._failed_runs(each.name, tenant)]
             if not failed:
                 continue
-            runs = "\n\n".join(map(self._told, failed[:3]))
+            runs = "\n\n".join(map(self._told, failed[:_SHOWN_RUNS]))
             names = ", ".join(f"{each.name} ({each.description})" for each in skills)
             prompt = f"These skills do not help enough: {names}. Write another one.\n\nFailed runs:\n\n{runs}"
             labels = [label for each in skills for label in each.labels]
@@ -244,8 +272,25 @@ class Learner:
     async def _failed_runs(self, name: str, tenant: str | None) -> list[Trajectory]:
         shelf = self._shelf
         runs = await asyncio.to_thread(shelf.store.runs, shelf.tenant(tenant), name=name, limit=50)
-        failed = [each.run for each in runs if each.succeeded is False and each.arm == "with"]
-        return [self._recent[run] for run in failed if run in self._recent][:3]
+        found: list[Trajectory] = []
+        for each in runs:
+            if each.succeeded is False and each.arm == "with" and len(found) < _SHOWN_RUNS:
+                trajectory = await self._trajectory(each.run, tenant)
+                found += [trajectory] if trajectory is not None else []
+        return found
+
+    async def _trajectory(self, run_id: str, tenant: str | None) -> Trajectory | None:
+        """What a run of the tenant went through: in this process, or in another one that stored it."""
+        found = self._recent.get(run_id)
+        if found is None and isinstance(self._store, TrajectoryReader):
+            try:
+                stored = await asyncio.to_thread(self._store.read, run_id, 1)
+            except (PlacetError, OSError) as error:
+                _log.warning("The trajectory of a run cannot be read: %s", error)
+                return None
+            found = stored[-1] if stored else None
+        is_theirs = found is not None and self._shelf.tenant(found.tenant) == self._shelf.tenant(tenant)
+        return found if is_theirs else None
 
     async def _put(self, skill: Skill, how: str, run_id: str, tenant: str | None) -> None:
         made = await self._shelf.put(skill, tenant=tenant)
@@ -253,7 +298,7 @@ class Learner:
             "skill_distilled",
             run_id=run_id,
             tenant=tenant,
-            data={"names": [f"{made.name} {made.version}"], "how": how, "labels": list(made.labels)},
+            data={"names": [made.title], "how": how, "labels": list(made.labels)},
         )
 
     # Asking
@@ -265,11 +310,18 @@ class Learner:
         runs: Sequence[Trajectory],
         source: str,
         labels: Iterable[Mark] = (),
+        *,
+        temperature: float = 0.0,
     ) -> Skill | None:
         """A skill in the words of the model; None if there is none, or nothing is left of the budget."""
         if self._is_spent():
             return None
-        request = Request(messages=[System(_SYSTEM), User(prompt)], schema=_SCHEMA, max_tokens=_ANSWER_TOKENS)
+        request = Request(
+            messages=[System(_SYSTEM), User(prompt)],
+            schema=_SCHEMA,
+            max_tokens=_ANSWER_TOKENS,
+            temperature=temperature,
+        )
         try:
             result = await self._model.generate(request)
             usage = result.usage
@@ -307,6 +359,13 @@ class Learner:
         return "\n".join(lines)
 
 
+def _note(recent: OrderedDict[str, _Noted], run_id: str, what: _Noted) -> None:
+    """Keep what is known of a run, and of the newest runs alone."""
+    recent[run_id] = what
+    while len(recent) > _RECENT:
+        recent.popitem(last=False)
+
+
 def _slug(text: str) -> str:
     words = re.findall("[a-z0-9]+", text.lower())
     return truncate("-".join(words), _MOST_NAME).strip("-") or "skill"
@@ -317,6 +376,12 @@ def _free(name: str, taken: set[str]) -> str:
     if name not in taken:
         return name
     return next(each for n in range(2, len(taken) + 3) if (each := f"{name}-{n}") not in taken)
+
+
+def _with_document(files: Mapping[str, bytes], document: SkillDocument) -> dict[str, bytes]:
+    """Files of a skill with another `SKILL.md`; those beside it stay."""
+    others = {path: data for path, data in files.items() if path.upper() != "SKILL.MD"}
+    return {"SKILL.md": write_document(document), **others}
 
 
 def _named(skill: Skill, name: str) -> Skill:

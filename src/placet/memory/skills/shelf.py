@@ -124,11 +124,14 @@ class SkillShelf:
         fitting = [each for each in usable if each.triggers.fit(persona, text)]
         if any(each.state == "kept" for each in fitting):
             trials = self.store.trials(tenant)
-            # One that was kept and does badly since is offered again when it has been repaired.
+            # One that was kept and does badly since is offered again when it has been repaired. Those of
+            # folders are mended there.
             fitting = [
                 each
                 for each in fitting
-                if each.state != "kept" or not trials.get((each.name, each.version), Trial()).is_degraded
+                if each.state != "kept"
+                or not each.is_stored
+                or not trials.get((each.name, each.version), Trial()).is_degraded
             ]
         if len(fitting) > MOST_OFFERED:
             weights = dict.fromkeys(query_terms(text), 1.0)
@@ -271,15 +274,21 @@ class SkillShelf:
         found = await self._stored(name, tenant)
         return await asyncio.to_thread(self.store.change, found.tenant, name, found.version, state="retired")
 
-    async def trust(self, name: str, *, tenant: str | None = None) -> bool:
-        """Approve a skill that was made from untrusted text. A person's decision.
+    async def trust(self, name: str, *, version: int | None = None, tenant: str | None = None) -> bool:
+        """Approve a skill that was made from untrusted text. A person's decision. Return whether it was
+        untrusted before.
 
-        Takes the arguments of `retire`.
+        Args:
+            name: Its name.
+            version: The version that the person has seen. `None`: the newest.
+            tenant: The tenant. `None`: that of the memory.
 
-        Returns:
-            Whether it was untrusted before.
+        Raises:
+            UsageError: there is none in the store, or the newest is another version.
         """
         found = await self._stored(name, tenant)
+        if version not in (None, found.version):
+            raise UsageError(f"The newest version of skill '{name}' is {found.version}, not {version}.")
         return await asyncio.to_thread(self.store.change, found.tenant, name, found.version, trust=True)
 
     async def _stored(self, name: str, tenant: str | None) -> Skill:

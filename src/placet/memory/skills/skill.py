@@ -59,7 +59,7 @@ class Skill(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Its name, unique within the tenant."""
     version: int = 1
-    """Counts from 1; a repaired skill is the next version."""
+    """Counts from 1 in the store, where a repaired skill is the next version; 0 for one in a folder."""
     description: str
     """What it does, and when to use it."""
     domain: str = GENERAL
@@ -82,9 +82,19 @@ class Skill(ToDict, msgspec.Struct, frozen=True, kw_only=True):
     """The files of its folder."""
 
     @property
+    def title(self) -> str:
+        """Its name and version."""
+        return titled(self.name, self.version)
+
+    @property
     def is_untrusted(self) -> bool:
         """Whether it waits for a person's approval."""
         return "untrusted" in self.labels
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it is in the store, and not in a folder, whose text changes without a new version."""
+        return self.version > 0
 
     @property
     def document(self) -> SkillDocument:
@@ -97,8 +107,18 @@ class Skill(ToDict, msgspec.Struct, frozen=True, kw_only=True):
         return tuple(path for path in self.files if path.startswith("scripts/"))
 
 
+def titled(name: str, version: int) -> str:
+    """A skill as events and lists name it; the name alone if it is in a folder.
+
+    >>> titled("deploy", 2), titled("deploy", 0)
+    ('deploy 2', 'deploy')
+    """
+    return f"{name} {version}" if version else name
+
+
 def skill_from(files: Mapping[str, bytes], folder: str, *, source: str, made: float = 0.0) -> Skill:
-    """The skill in a folder. `metadata` may name its domain, personas, urls and keywords.
+    """The skill in a folder; no store has given it a version. `metadata` may name its domain, personas, urls
+    and keywords.
 
     Raises:
         SkillInvalid: it is no skill.
@@ -107,6 +127,7 @@ def skill_from(files: Mapping[str, bytes], folder: str, *, source: str, made: fl
     metadata = document.metadata
     return Skill(
         name=document.name,
+        version=0,
         description=document.description,
         domain=metadata.get("domain", "").strip() or GENERAL,
         triggers=Triggers(

@@ -41,7 +41,7 @@ _decode = msgspec.json.Decoder(Skill).decode
 
 def has_skills(database: Database) -> bool:
     """Whether a skill was ever stored there. Whoever only reads cannot create the tables to find out."""
-    return database.read(lambda t: t.has_table("memory_skills"))
+    return database.has_table("memory_skills")
 
 
 class SqlSkills:
@@ -66,7 +66,7 @@ class SqlSkills:
             "INSERT INTO memory_skills (tenant, name, version, data) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (tenant, name, version) DO NOTHING RETURNING version"
         )
-        return bool(self._database.write(lambda t: t.execute(statement, row)).result())
+        return bool(self._database.execute(statement, row))
 
     def listed(self, tenant: str | None, name: str | None = None) -> list[Skill]:
         """The newest versions, or all of one."""
@@ -74,10 +74,8 @@ class SqlSkills:
         if name is not None:
             condition = " AND name = ?"
             values.append(searchable(name))
-        rows = self._database.read(
-            lambda t: t.execute(
-                f"SELECT data FROM memory_skills WHERE tenant = ?{condition} ORDER BY name, version", values
-            )
+        rows = self._database.select(
+            f"SELECT data FROM memory_skills WHERE tenant = ?{condition} ORDER BY name, version", values
         )
         found = [self._read(data) for (data,) in rows]
         if name is not None:
@@ -160,16 +158,14 @@ class SqlSkills:
             f"SELECT {_COLUMNS} FROM memory_skill_runs WHERE tenant = ?{condition}"
             f" ORDER BY at DESC, run, name LIMIT {limit:d}"
         )
-        return _runs(self._database.read(lambda t: t.execute(statement, values)))
+        return _runs(self._database.select(statement, values))
 
     def trials(self, tenant: str | None) -> dict[tuple[str, int], Trial]:
         """The outcomes by version."""
-        rows = self._database.read(
-            lambda t: t.execute(
-                "SELECT name, version, arm, succeeded, count(*) FROM memory_skill_runs"
-                " WHERE tenant = ? AND succeeded IS NOT NULL GROUP BY name, version, arm, succeeded",
-                (optional(tenant),),
-            )
+        rows = self._database.select(
+            "SELECT name, version, arm, succeeded, count(*) FROM memory_skill_runs"
+            " WHERE tenant = ? AND succeeded IS NOT NULL GROUP BY name, version, arm, succeeded",
+            (optional(tenant),),
         )
         counted: dict[tuple[str, int], list[tuple[Arm, bool, int]]] = defaultdict(list)
         for name, version, arm, succeeded, count in rows:

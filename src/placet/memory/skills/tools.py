@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from placet.sandbox.workspace import Workspace
 
 LOAD, TRUST, SCRIPT = "load_skill", "skill.trust", "run_skill_script"
+_NEXT = "Nothing has been done yet. Do the task now, by these instructions, with your tools."
+"""Small models take reading the instructions for having followed them."""
 _MOST_SHOWN = 100_000
 """Characters of one file."""
 
@@ -67,7 +69,7 @@ def _load(memory: Memory) -> Tool:
             raise ToolError(str(error), retry=True) from None
         if file == "SKILL.md":
             others = [path for path in skill.files if path.upper() != "SKILL.MD"]
-            answer: dict[str, JsonValue] = {"name": name, "instructions": skill.document.body}
+            answer: dict[str, JsonValue] = {"name": name, "instructions": skill.document.body, "next": _NEXT}
             return answer | ({"files": list(others)} if others else {})
         if file not in skill.files:
             raise ToolError(f"Skill '{name}' has no file '{clean(file, 80)}'.", retry=False)
@@ -84,24 +86,26 @@ def _load(memory: Memory) -> Tool:
 
 def _trust(memory: Memory) -> Tool:
     @tool(name=TRUST, risk="destructive", reversibility="irreversible", labels=["memory"])
-    async def trust(name: str, context: ToolContext) -> dict[str, JsonValue]:
+    async def trust(name: str, version: int, context: ToolContext) -> dict[str, JsonValue]:
         """Approve a skill that was made from untrusted text. A person is always asked first.
 
         Args:
             name: Name of the skill.
+            version: Its newest version, which the person is shown.
         """
         try:
-            return {"name": name, "changed": await memory.skills.trust(name, tenant=context.tenant)}
+            changed = await memory.skills.trust(name, version=version, tenant=context.tenant)
         except UsageError as error:
             raise ToolError(str(error), retry=False) from None
+        return {"name": name, "version": version, "changed": changed}
 
     def explain(parameters: Mapping[str, JsonValue], tenant: str | None) -> str:
-        name = str(parameters.get("name"))
-        versions = memory.skills.store.listed(memory.tenant if tenant is None else tenant, name)
-        if not versions:
-            return f"There is no skill '{name}'."
-        skill = versions[0]
-        return f"{skill.name}: {skill.description}\nsource: {skill.source}\n\n{skill.document.body}"
+        name, version = str(parameters.get("name")), parameters.get("version")
+        versions = memory.skills.store.listed(memory.skills.tenant(tenant), name)
+        skill = next((each for each in versions if each.version == version), None)
+        if skill is None:
+            return f"There is no version {version} of a skill '{name}'."
+        return f"{skill.title}: {skill.description}\nsource: {skill.source}\n\n{skill.document.body}"
 
     trust.explain = explain
     return trust

@@ -3,6 +3,9 @@
 Keep true:
 1. Pure: the arm of a run follows from its id, so that a run that is resumed, anywhere, is in the same arm.
 2. Only runs with a known outcome count.
+3. The bound is looked at a few times, after fixed numbers of outcomes, and its confidence allows for all of
+   these looks: over a whole trial a skill that does nothing is kept in at most one of ten. More looks need a
+   larger `_Z`; `python -m evals skills --rule-only` measures what it is.
 """
 
 from __future__ import annotations
@@ -24,11 +27,14 @@ SkillState = Literal["provisional", "kept", "retired"]
 - `kept`: offered in all of them.
 - `retired`: not offered any more.
 """
-LEAST_PER_ARM, MOST_RUNS = 8, 60
+LOOKS = (16, 32, 48, 60)
+"""Outcomes after which the trial is looked at. A look that two outcomes at once step over is left out, which
+keeps fewer skills, never more; the last is always made."""
+LEAST_PER_ARM, MOST_RUNS = 8, LOOKS[-1]
 DEGRADED_BY = 2
 """A skill is degraded when its failures exceed its successes by more than this."""
-_Z = 1.2815515655446004
-"""90 % of a normal distribution lie below this."""
+_Z = 1.7
+"""95.5 % of a normal distribution lie below this: the bounds of four looks together hold with 90 %."""
 
 
 class Counts(ToDict, msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +86,10 @@ def arm_of(run_id: str, name: str, version: int) -> Arm:
 
 
 def interval(counts: Counts) -> tuple[float, float]:
-    """Where a success rate lies: each bound holds with 90 % (Wilson's score interval).
+    """Where a success rate lies: each bound holds with 95.5 % (Wilson's score interval).
 
     >>> [round(bound, 2) for bound in interval(Counts(successes=8))]
-    [0.83, 1.0]
+    [0.73, 1.0]
     """
     n = counts.runs
     if not n:
@@ -95,11 +101,12 @@ def interval(counts: Counts) -> tuple[float, float]:
 
 
 def lower_bound(trial: Trial) -> float:
-    """The difference of the success rates is above this with 90 % (Newcombe's method on Wilson's intervals).
+    """The difference of the success rates is above this, with 90 % over all looks (Newcombe's method on
+    Wilson's intervals).
 
     >>> lower_bound(Trial())
     -1.0
-    >>> lower_bound(Trial(offered=Counts(successes=8), withheld=Counts(failures=8))) > 0.7
+    >>> lower_bound(Trial(offered=Counts(successes=8), withheld=Counts(failures=8))) > 0.6
     True
     """
     a, b = trial.offered, trial.withheld
@@ -109,8 +116,18 @@ def lower_bound(trial: Trial) -> float:
     return max(-1.0, a.rate - b.rate - sqrt((a.rate - low) ** 2 + (high - b.rate) ** 2))
 
 
+def next_look(trial: Trial) -> int:
+    """The number of outcomes after which a trial is looked at next; the last one, if that has passed.
+
+    >>> next_look(Trial()), next_look(Trial(offered=Counts(successes=16)))
+    (16, 32)
+    """
+    return next((look for look in LOOKS if look > trial.runs), MOST_RUNS)
+
+
 def judged(trial: Trial) -> SkillState:
-    """The state of a provisional skill after these runs."""
-    if min(trial.offered.runs, trial.withheld.runs) >= LEAST_PER_ARM and lower_bound(trial) > 0:
+    """The state of a provisional skill after these runs; it changes only at a look."""
+    is_look = trial.runs in LOOKS or trial.runs > MOST_RUNS
+    if is_look and min(trial.offered.runs, trial.withheld.runs) >= LEAST_PER_ARM and lower_bound(trial) > 0:
         return "kept"
     return "retired" if trial.runs >= MOST_RUNS else "provisional"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from placet.server.endpoint import Call, Endpoint
+from placet.server.endpoint import ApiCall, Endpoint
 from placet.server.tokens import Right
 
 
@@ -44,7 +44,7 @@ class TokenGone(msgspec.Struct, frozen=True):
     name: str
 
 
-def list_tokens(call: Call) -> TokenList:
+def list_tokens(call: ApiCall) -> TokenList:
     """All tokens."""
     return TokenList(
         [
@@ -54,19 +54,19 @@ def list_tokens(call: Call) -> TokenList:
     )
 
 
-def add(call: Call) -> TokenMade:
+def add(call: ApiCall) -> TokenMade:
     """Make one."""
     said: NewToken = call.body
     return TokenMade(said.name, call.site.tokens.add(said.name, tenant=said.tenant, rights=said.rights))
 
 
-def rotate(call: Call) -> TokenMade:
+def rotate(call: ApiCall) -> TokenMade:
     """Replace one."""
     name = call.path["name"]
     return TokenMade(name, call.site.tokens.rotate(name))
 
 
-def revoke(call: Call) -> TokenGone:
+def revoke(call: ApiCall) -> TokenGone:
     """End one."""
     name = call.path["name"]
     call.site.tokens.revoke(name)

@@ -15,7 +15,7 @@ from placet.server.answers import Conflict, NotFound
 from placet.server.api.decisions import Reason
 from placet.server.api.runs import Limit
 from placet.server.api.starting import Text
-from placet.server.endpoint import Call, Endpoint
+from placet.server.endpoint import ApiCall, Endpoint
 
 
 class SessionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,13 +53,13 @@ class SessionStands(msgspec.Struct, frozen=True):
     state: str
 
 
-class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QuestionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The answer to a question."""
 
     text: Text
 
 
-class Answered(msgspec.Struct, frozen=True):
+class AnsweredQuestion(msgspec.Struct, frozen=True):
     """A question that was answered."""
 
     id: str
@@ -67,14 +67,14 @@ class Answered(msgspec.Struct, frozen=True):
     answered: bool
 
 
-def _session(call: Call) -> Session:
+def _session(call: ApiCall) -> Session:
     found = call.site.records.sessions.get(call.path["session"]) if call.token.tenant is None else None
     if found is None:
         raise NotFound(f"There is no coding session '{call.path['session']}'.")
     return found
 
 
-def _shown(call: Call, session: Session) -> dict[str, Any]:
+def _shown(call: ApiCall, session: Session) -> dict[str, Any]:
     records = call.site.records
     try:
         status = records.journal.find(session.id).status
@@ -86,7 +86,7 @@ def _shown(call: Call, session: Session) -> dict[str, Any]:
     return shown
 
 
-def list_sessions(call: Call) -> SessionPage:
+def list_sessions(call: ApiCall) -> SessionPage:
     """The newest sessions."""
     if call.token.tenant is not None:
         return SessionPage([])
@@ -94,12 +94,12 @@ def list_sessions(call: Call) -> SessionPage:
     return SessionPage([_shown(call, each) for each in found])
 
 
-def show_session(call: Call) -> dict[str, Any]:
+def show_session(call: ApiCall) -> dict[str, Any]:
     """One session."""
     return _shown(call, _session(call))
 
 
-def show_diff(call: Call) -> Diff:
+def show_diff(call: ApiCall) -> Diff:
     """The change of a session, as it would be published."""
     from pathlib import Path
 
@@ -116,24 +116,31 @@ def show_diff(call: Call) -> Diff:
     return Diff(call.site.redactor.text(diff))
 
 
-async def decide(call: Call) -> SessionStands:
+async def decide(call: ApiCall) -> SessionStands:
     """Record what a person says, and go on."""
     said: SessionDecision = call.body
     site = call.site
     session = await asyncio.to_thread(_session, call)
     try:
-        made = await asyncio.to_thread(decide_session, session, said.decision, reason=said.reason, db=site.db)
+        made = await asyncio.to_thread(
+            decide_session,
+            session,
+            said.decision,
+            by=call.token.name,
+            reason=said.reason,
+            db=site.db,
+        )
     except UsageError as error:
         now = site.records.sessions.get(session.id)
         if now is not None and now.state != session.state:
             raise Conflict(f"Somebody else was quicker: it is {now.state} by now.") from None
         raise error
-    if made.state == "contract_confirmed" and site.engine is not None:
-        site.engine.decided(made.id)
+    if made.state == "contract_confirmed":
+        site.decided(made.id)
     return SessionStands(made.id, made.state)
 
 
-def answer(call: Call) -> Answered:
+def answer(call: ApiCall) -> AnsweredQuestion:
     """Answer what a model asks."""
     records = call.site.records
     name = call.path["question"]
@@ -143,7 +150,7 @@ def answer(call: Call) -> Answered:
     if found.answer is not None:
         raise Conflict(f"{found.by or 'Somebody'} has answered that already.")
     made = records.sessions.answer(name, call.body.text, call.token.name)
-    return Answered(made.id, made.session, True)
+    return AnsweredQuestion(made.id, made.session, True)
 
 
 ENDPOINTS = (
@@ -164,8 +171,8 @@ ENDPOINTS = (
         "/questions/{question}/answer",
         answer,
         "decide",
-        Answered,
+        AnsweredQuestion,
         "Answer a question of a model.",
-        body=Answer,
+        body=QuestionAnswer,
     ),
 )

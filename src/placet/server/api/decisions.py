@@ -11,7 +11,7 @@ from placet.app import decisions
 from placet.app.approvals import ApprovalStatus, status_of
 from placet.app.needs import ApprovalNeeded, Need, RoundEscalated, need_of, needs
 from placet.approvals.approval import Approval
-from placet.server.endpoint import Call, Endpoint
+from placet.server.endpoint import ApiCall, Endpoint
 
 Reason = Annotated[str, msgspec.Meta(max_length=4000)]
 
@@ -23,7 +23,7 @@ class Needs(msgspec.Struct, frozen=True):
     count: int
 
 
-class Decide(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ApprovalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a person says to an approval."""
 
     decision: Literal["once", "always", "edits", "deny"]
@@ -35,7 +35,7 @@ class Decide(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long an `always` holds, in seconds."""
 
 
-class Decided(msgspec.Struct, frozen=True):
+class ApprovalState(msgspec.Struct, frozen=True):
     """How an approval stands."""
 
     id: str
@@ -47,29 +47,29 @@ class Decided(msgspec.Struct, frozen=True):
     reason: str | None
 
 
-class ApprovalShown(Decided, frozen=True, kw_only=True):
+class ApprovalShown(ApprovalState, frozen=True, kw_only=True):
     """One approval."""
 
     item: ApprovalNeeded | RoundEscalated
 
 
-def list_needs(call: Call) -> Needs:
+def list_needs(call: ApiCall) -> Needs:
     """What waits."""
     site = call.site
     found = needs(site.records, site.redactor, tenant=call.token.tenant)
     return Needs(found, len(found))
 
 
-def show_approval(call: Call) -> ApprovalShown:
+def show_approval(call: ApiCall) -> ApprovalShown:
     """One approval."""
     approval = call.site.approval(call.token, call.path["approval"])
     item = need_of(call.site.records, call.site.redactor, approval)
     return ApprovalShown(item=item, **msgspec.structs.asdict(_decided(call, approval)))
 
 
-def decide(call: Call) -> Decided:
+def decide(call: ApiCall) -> ApprovalState:
     """Record what a person says."""
-    said: Decide = call.body
+    said: ApprovalDecision = call.body
     site = call.site
     approval = site.approval(call.token, call.path["approval"])
     made = decisions.decide(
@@ -82,14 +82,13 @@ def decide(call: Call) -> Decided:
         fingerprint=said.fingerprint,
         db=site.db,
     )
-    if site.engine is not None:
-        site.engine.decided(made.run_id)
+    site.decided(made.run_id)
     return _decided(call, made)
 
 
-def _decided(call: Call, approval: Approval) -> Decided:
+def _decided(call: ApiCall, approval: Approval) -> ApprovalState:
     reason = approval.reason
-    return Decided(
+    return ApprovalState(
         id=approval.id,
         run_id=approval.run_id,
         status=status_of(approval, time.time()),
@@ -108,8 +107,8 @@ ENDPOINTS = (
         "/approvals/{approval}/decision",
         decide,
         "decide",
-        Decided,
+        ApprovalState,
         "Decide an approval.",
-        body=Decide,
+        body=ApprovalDecision,
     ),
 )

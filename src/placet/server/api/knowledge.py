@@ -4,16 +4,49 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from placet.agents.registry import AgentEntry
+from placet.agents.versions import StoredReport, digest_of
 from placet.app.agents import find_agents
 from placet.app.memory import memory_of
 from placet.app.skills import folder_skills, skill_data, with_trials
-from placet.errors import PlacetError
+from placet.engine.embedded import EmbeddedEngine
+from placet.errors import PlacetError, UsageError
+from placet.server.answers import NotFound
 from placet.server.api.runs import Limit
-from placet.server.endpoint import Call, Endpoint
+from placet.server.api.starting import engine_of
+from placet.server.endpoint import ApiCall, Endpoint
+
+
+class ScenarioRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How a scenario went."""
+
+    name: str
+    passed: bool
+    """Whether all runs passed: pass^k."""
+    times: int
+    """Runs that passed."""
+    of: int
+    failures: list[str]
+
+
+class AgentTestRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest test of an agent on all its scenarios."""
+
+    at: float
+    k: int
+    """How often each scenario ran."""
+    model: str
+    passed: int
+    """Scenarios that passed in all their runs."""
+    of: int
+    seconds: float
+    is_current: bool
+    """Whether the agent's file is still the one that was tested."""
+    scenarios: list[ScenarioRow]
 
 
 class AgentRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,9 +61,29 @@ class AgentRow(msgspec.Struct, frozen=True, kw_only=True):
     spec: dict[str, Any] | None
     runs: int
     succeeded: int
+    test: AgentTestRow | None
+    testing: bool
+    """Whether it is being tested by this server."""
 
 
-class Agents(msgspec.Struct, frozen=True):
+class AgentTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A test of an agent on all its scenarios."""
+
+    folder: str
+    """Where it is tested; its rules and settings hold."""
+    k: Annotated[int, msgspec.Meta(ge=1, le=20)] = 3
+    """How often each scenario runs."""
+    model: str | None = None
+
+
+class AgentTestStarted(msgspec.Struct, frozen=True):
+    """A test that has begun; its end is the event `agent_tested`."""
+
+    agent: str
+    k: int
+
+
+class AgentPage(msgspec.Struct, frozen=True):
     """The agents of the folders that were named at launch, and the person's own."""
 
     agents: list[AgentRow]
@@ -48,13 +101,13 @@ class FactsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Limit = 100
 
 
-class Facts(msgspec.Struct, frozen=True):
+class FactPage(msgspec.Struct, frozen=True):
     """Facts, the best or the newest first."""
 
     facts: list[dict[str, Any]]
 
 
-class Skills(msgspec.Struct, frozen=True):
+class SkillPage(msgspec.Struct, frozen=True):
     """Skills that models are offered."""
 
     skills: list[dict[str, Any]]
@@ -63,11 +116,11 @@ class Skills(msgspec.Struct, frozen=True):
     """Folders that are no skill, and why."""
 
 
-def list_agents(call: Call) -> Agents:
+def list_agents(call: ApiCall) -> AgentPage:
     """The agents that are there."""
     site = call.site
     if call.token.tenant is not None:
-        return Agents([], [])
+        return AgentPage([], [])
     rows: dict[str, AgentRow] = {}
     problems: list[str] = []
     for folder in site.folders or (str(Path.cwd()),):
@@ -78,6 +131,7 @@ def list_agents(call: Call) -> Agents:
             continue
         for place in found.places:
             records = site.records.agents.records(place.key)
+            reports = site.records.agents.reports(place.key)
             for entry in found.entries():
                 if entry.place is not place or str(entry.path) in rows:
                     continue
@@ -91,11 +145,52 @@ def list_agents(call: Call) -> Agents:
                     spec=site.redactor.value(spec),
                     runs=record.runs if record is not None else 0,
                     succeeded=record.succeeded if record is not None else 0,
+                    test=_test_row(reports.get(entry.id), entry),
+                    testing=site.agent_tests.is_running(str(entry.path)),
                 )
-    return Agents(list(rows.values()), problems)
+    return AgentPage(list(rows.values()), problems)
 
 
-def list_facts(call: Call) -> Facts:
+def _test_row(stored: StoredReport | None, entry: AgentEntry) -> AgentTestRow | None:
+    if stored is None:
+        return None
+    report = stored.report
+    return AgentTestRow(
+        at=stored.at,
+        k=report.k,
+        model=report.model,
+        passed=report.passed,
+        of=len(report.scenarios),
+        seconds=report.seconds,
+        is_current=stored.digest == digest_of(entry.text),
+        scenarios=[
+            ScenarioRow(
+                name=each.name,
+                passed=each.passed,
+                times=each.times,
+                of=len(each.trials),
+                failures=each.failures,
+            )
+            for each in report.scenarios
+        ],
+    )
+
+
+def start_test(call: ApiCall) -> AgentTestStarted:
+    """Test an agent on its scenarios."""
+    wanted: AgentTest = call.body
+    if call.token.tenant is not None:
+        raise NotFound("A tenant has no agents.")
+    engine = engine_of(call)
+    if not isinstance(engine, EmbeddedEngine):
+        raise UsageError("Agents are tested by `placet serve --folder PATH`, or with `placet agent test`.")
+    folder = engine.check_folder(wanted.folder)
+    agent = call.path["agent"]
+    call.site.agent_tests.start(agent, folder, k=wanted.k, model=wanted.model)
+    return AgentTestStarted(agent, wanted.k)
+
+
+def list_facts(call: ApiCall) -> FactPage:
     """What memory holds, in all scopes."""
     query: FactsQuery = call.query
     memory = memory_of(call.site.records, with_embedder=False)
@@ -109,10 +204,10 @@ def list_facts(call: Call) -> Facts:
         facts = memory.store.listed(where, limit=query.limit)
     shown = call.site.redactor.value([each.to_dict() for each in facts])
     assert isinstance(shown, list)
-    return Facts(shown)
+    return FactPage(shown)
 
 
-def list_skills(call: Call) -> Skills:
+def list_skills(call: ApiCall) -> SkillPage:
     """The skills of the folders that were named at launch, of the person, and of the store."""
     site = call.site
     shelf = memory_of(site.records, with_embedder=False).skills
@@ -125,11 +220,21 @@ def list_skills(call: Call) -> Skills:
     assert isinstance(shown, list)
     problems = dict.fromkeys(problem for each in found for problem in each.problems)
     is_whole = call.token.tenant is None
-    return Skills(shown, [site.redactor.text(each) for each in problems] if is_whole else [])
+    return SkillPage(shown, [site.redactor.text(each) for each in problems] if is_whole else [])
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/agents", list_agents, "see", Agents, "List agents."),
-    Endpoint("GET", "/memory/facts", list_facts, "see", Facts, "List facts.", query=FactsQuery),
-    Endpoint("GET", "/memory/skills", list_skills, "see", Skills, "List skills."),
+    Endpoint("GET", "/agents", list_agents, "see", AgentPage, "List agents."),
+    Endpoint(
+        "POST",
+        "/agents/{agent}/test",
+        start_test,
+        "start",
+        AgentTestStarted,
+        "Test an agent on its scenarios.",
+        body=AgentTest,
+        status=202,
+    ),
+    Endpoint("GET", "/memory/facts", list_facts, "see", FactPage, "List facts.", query=FactsQuery),
+    Endpoint("GET", "/memory/skills", list_skills, "see", SkillPage, "List skills."),
 )

@@ -11,13 +11,15 @@ from typing import Any, Literal
 import msgspec
 
 from placet.app import decisions
-from placet.app.needs import Need, needs
+from placet.app.needs import Need, mark_of, needs
+from placet.engine.protocol import Engine
 from placet.errors import UsageError
 from placet.runtime.journal import Decision
 from placet.server.answers import NotFound, TooMany
 from placet.server.api.coding import Diff
 from placet.server.api.decisions import Reason
-from placet.server.endpoint import Call, Endpoint
+from placet.server.api.starting import engine_of
+from placet.server.endpoint import ApiCall, Endpoint
 from placet.server.links import Link
 
 
@@ -55,7 +57,7 @@ BY = "link"
 """Who decides with a link, as it is recorded."""
 
 
-def _found(call: Call) -> tuple[Link, Need]:
+def _found(call: ApiCall) -> tuple[Link, Need]:
     """The link, and what it is for.
 
     Raises:
@@ -70,7 +72,7 @@ def _found(call: Call) -> tuple[Link, Need]:
         raise NotFound("This link is not good, or not any more: it works once, and for a day.")
     waiting = needs(site.records, site.redactor, tenant=link.tenant)
     item = next((each for each in waiting if _kind(each) == link.kind and each.id == link.need), None)
-    if item is None or link.fingerprint not in (None, getattr(item, "fingerprint", None)):
+    if item is None or link.fingerprint not in (None, mark_of(item)):
         raise NotFound(
             "What this link is for does not wait any more: somebody has decided, or its time is up."
         )
@@ -81,7 +83,7 @@ def _kind(item: Need) -> str:
     return str(item.__struct_config__.tag)
 
 
-def show(call: Call) -> LinkShown:
+def show(call: ApiCall) -> LinkShown:
     """What a link is for. Nothing is used up."""
     link, item = _found(call)
     data: dict[str, Any] = msgspec.to_builtins(item)
@@ -91,7 +93,7 @@ def show(call: Call) -> LinkShown:
     return LinkShown(data, link.expires_at)
 
 
-def _diff(call: Call, kind: str, run_id: str) -> Diff:
+def _diff(call: ApiCall, kind: str, run_id: str) -> Diff:
     from placet.server.api import coding, loops
 
     as_owner = call._replace(token=msgspec.structs.replace(call.token, tenant=None))
@@ -100,15 +102,16 @@ def _diff(call: Call, kind: str, run_id: str) -> Diff:
     return coding.show_diff(as_owner._replace(path={"session": run_id}))
 
 
-async def use(call: Call) -> LinkUsed:
+async def use(call: ApiCall) -> LinkUsed:
     """Decide. The link is used up."""
     said: LinkAnswer = call.body
     link, item = await asyncio.to_thread(_found, call)
     _check(link.kind, said)
+    engine = engine_of(call) if link.kind == "outcome" else None
     if await asyncio.to_thread(call.site.links.use, call.path["code"]) is None:
         raise NotFound("This link was used a moment ago.")
-    if link.kind == "outcome":
-        return await _settle(call, link, item, said)
+    if engine is not None:
+        return await _settle(engine, link, item, said)
     return await asyncio.to_thread(_decide, call, link, item, said)
 
 
@@ -126,7 +129,7 @@ def _check(kind: str, said: LinkAnswer) -> None:
         raise UsageError("That is no answer to what this link is for. Nothing was decided.")
 
 
-def _decide(call: Call, link: Link, item: Need, said: LinkAnswer) -> LinkUsed:
+def _decide(call: ApiCall, link: Link, item: Need, said: LinkAnswer) -> LinkUsed:
     site = call.site
     match link.kind:
         case "approval" | "round":
@@ -142,8 +145,7 @@ def _decide(call: Call, link: Link, item: Need, said: LinkAnswer) -> LinkUsed:
                 fingerprint=link.fingerprint,
                 db=site.db,
             )
-            if site.engine is not None:
-                site.engine.decided(made.run_id)
+            site.decided(made.run_id)
             return LinkUsed(made.id, "denied" if decision == "deny" else "approved")
         case "question":
             site.records.sessions.answer(link.need, said.text or "", BY)
@@ -154,21 +156,20 @@ def _decide(call: Call, link: Link, item: Need, said: LinkAnswer) -> LinkUsed:
             stands = decisions.decide_session(
                 session,
                 "deny" if said.decision == "deny" else "approve",
+                by=BY,
                 reason=said.reason or "",
                 db=site.db,
             )
-            if stands.state == "contract_confirmed" and site.engine is not None:
-                site.engine.decided(stands.id)
+            if stands.state == "contract_confirmed":
+                site.decided(stands.id)
             return LinkUsed(stands.id, stands.state)
 
 
-async def _settle(call: Call, link: Link, item: Need, said: LinkAnswer) -> LinkUsed:
-    from placet.server.api.starting import engine_of
-
+async def _settle(engine: Engine, link: Link, item: Need, said: LinkAnswer) -> LinkUsed:
     assert said.choice is not None
-    made = Decision(choice=said.choice, output=said.output)
+    made = Decision(choice=said.choice, output=said.output, by=BY)
     action = getattr(item, "action_id", "")
-    await asyncio.wrap_future(engine_of(call).wake(item.run_id, {action: made}))
+    await engine.wake(item.run_id, decide={action: made})
     return LinkUsed(link.need, "decided")
 
 

@@ -10,7 +10,7 @@ from placet.app.log_check import verify_log
 from placet.events.costs import Cost
 from placet.server.answers import Forbidden
 from placet.server.api.runs import EventPage, Limit, Position, event_page
-from placet.server.endpoint import Call, Endpoint
+from placet.server.endpoint import ApiCall, Endpoint
 
 Moment = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 
@@ -19,6 +19,7 @@ class LogQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which events."""
 
     after: Position | None = None
+    before: Position | None = None
     limit: Limit = 200
     kind: str | None = None
     """A kind, or several with commas between them."""
@@ -27,6 +28,7 @@ class LogQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     since: Moment | None = None
     until: Moment | None = None
     newest: bool = False
+    """Newest first."""
 
 
 class CostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,12 +56,12 @@ class Verified(msgspec.Struct, frozen=True):
     findings: list[dict[str, Any]]
 
 
-def search(call: Call) -> EventPage:
+def search(call: ApiCall) -> EventPage:
     """Events of all runs."""
     return event_page(call, call.query, run=call.query.run)
 
 
-def costs(call: Call) -> CostTable:
+def costs(call: ApiCall) -> CostTable:
     """What runs cost."""
     if call.token.tenant is not None:
         raise Forbidden("Costs are those of all tenants. Ask with a token of no tenant.")
@@ -69,7 +71,7 @@ def costs(call: Call) -> CostTable:
     return CostTable(found.by, found.costs, found.total)
 
 
-def verify(call: Call) -> Verified:
+def verify(call: ApiCall) -> Verified:
     """Check the chain of digests."""
     if call.token.tenant is not None:
         raise Forbidden("The chain is that of all tenants. Ask with a token of no tenant.")

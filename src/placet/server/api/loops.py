@@ -16,7 +16,7 @@ from placet.server.answers import NotFound
 from placet.server.api.coding import Diff
 from placet.server.api.decisions import Reason
 from placet.server.api.runs import Limit
-from placet.server.endpoint import Call, Endpoint
+from placet.server.endpoint import ApiCall, Endpoint
 
 
 class LoopRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class Switch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason = ""
 
 
-def list_loops(call: Call) -> Loops:
+def list_loops(call: ApiCall) -> Loops:
     """How all loops stand."""
     if call.token.tenant is not None:
         return Loops([], None)
@@ -100,7 +100,7 @@ def _row(slot: Slot) -> LoopRow:
     )
 
 
-def list_rounds(call: Call) -> RoundPage:
+def list_rounds(call: ApiCall) -> RoundPage:
     """The newest rounds."""
     if call.token.tenant is not None:
         return RoundPage([])
@@ -108,31 +108,31 @@ def list_rounds(call: Call) -> RoundPage:
     return RoundPage([_shown(call, each) for each in found])
 
 
-def _round(call: Call) -> Round:
+def _round(call: ApiCall) -> Round:
     found = call.site.records.rounds.get(call.path["round"]) if call.token.tenant is None else None
     if found is None:
         raise NotFound(f"There is no round '{call.path['round']}'.")
     return found
 
 
-def _shown(call: Call, round: Round) -> dict[str, Any]:
+def _shown(call: ApiCall, round: Round) -> dict[str, Any]:
     shown = call.site.redactor.value(round_data(round))
     assert isinstance(shown, dict)
     return shown
 
 
-def show_round(call: Call) -> dict[str, Any]:
+def show_round(call: ApiCall) -> dict[str, Any]:
     """One round."""
     return _shown(call, _round(call))
 
 
-def show_diff(call: Call) -> Diff:
+def show_diff(call: ApiCall) -> Diff:
     """The change of a round, as its executor would bring it."""
     diff, missing = diff_of(_round(call))
     return Diff(call.site.redactor.text(diff), call.site.redactor.text(missing) or None)
 
 
-def set_state(call: Call) -> LoopRow:
+def set_state(call: ApiCall) -> LoopRow:
     """Pause or stop a loop, or let it go on."""
     said: LoopState = call.body
     records = call.site.records
@@ -155,7 +155,7 @@ def set_state(call: Call) -> LoopRow:
     return _row(changed)
 
 
-def set_switch(call: Call) -> Loops:
+def set_switch(call: ApiCall) -> Loops:
     """Stop all loops, or let them go on."""
     said: Switch = call.body
     if call.token.tenant is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from placet import __version__
 from placet.errors import InputError
 from placet.server.api.runs import Position
-from placet.server.endpoint import Call, Endpoint
+from placet.server.endpoint import ApiCall, Endpoint
 from placet.server.stream import Watcher
 
 MOST_WATCHED = 20
@@ -49,12 +50,12 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Runs, with commas between them, of which changes of the view are sent too."""
 
 
-def health(call: Call) -> Health:
+def health(call: ApiCall) -> Health:
     """Whether the server takes work."""
     return Health("draining" if call.site.is_draining else "ok", __version__)
 
 
-def me(call: Call) -> Me:
+def me(call: ApiCall) -> Me:
     """Who asks."""
     token, site = call.token, call.site
     return Me(
@@ -67,7 +68,7 @@ def me(call: Call) -> Me:
     )
 
 
-async def stream(call: Call) -> Response:
+async def stream(call: ApiCall) -> Response:
     """Live updates, as server-sent events."""
     query: StreamQuery = call.query
     after = call.last_event_id if call.last_event_id is not None else query.after
@@ -76,7 +77,8 @@ async def stream(call: Call) -> Response:
         raise InputError(f"At most {MOST_WATCHED} runs can be watched at once.")
     for run_id in runs:
         await asyncio.to_thread(call.site.run, call.token, run_id)
-    watcher = Watcher(call.token, query.run, dict.fromkeys(runs, after or 0))
+    holds = partial(call.site.tokens.holds, call.token)
+    watcher = Watcher(call.token, query.run, dict.fromkeys(runs, after or 0), holds)
     return StreamingResponse(
         call.site.stream.follow(watcher, after),
         media_type="text/event-stream",
@@ -84,7 +86,7 @@ async def stream(call: Call) -> Response:
     )
 
 
-def openapi(call: Call) -> dict[str, Any]:
+def openapi(call: ApiCall) -> dict[str, Any]:
     """The description of the API."""
     return call.site.description
 

@@ -3,44 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from placet.app.decisions import decide_session
-from placet.app.engine import Engine
-from placet.app.work import CodeJob, Job, scope_of
+from placet.app.work import CodeJob, Job, RoundJob, scope_of
 from placet.coder.store_sql import has_sessions
+from placet.engine.protocol import Engine, SubmitOptions
 from placet.errors import UsageError
 from placet.loops.sql import has_rounds
+from placet.loops.timetable import is_held
 from placet.runtime.journal import Decision
-from placet.server.answers import Draining
+from placet.server.answers import Draining, Forbidden
 from placet.server.api.decisions import Reason
-from placet.server.endpoint import Call, Endpoint
+from placet.server.endpoint import ApiCall, Endpoint
+from placet.server.site import Site
 from placet.storage.lease import StopRequest
+from placet.trace_context import join_trace
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200_000)]
 
 
-class Started(msgspec.Struct, frozen=True):
+class RunStarted(msgspec.Struct, frozen=True):
     """A run that has begun, or goes on."""
 
     run_id: str
 
 
-class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ChatMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a person says in a conversation."""
 
     text: Text
 
 
-class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CancelRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Why something is to end."""
 
     reason: Reason = ""
 
 
-class Stopped(msgspec.Struct, frozen=True):
+class CancelResult(msgspec.Struct, frozen=True):
     """Whether a run was asked to stop."""
 
     run_id: str
@@ -48,7 +53,7 @@ class Stopped(msgspec.Struct, frozen=True):
     """False if nobody who works on it listens here."""
 
 
-class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ActionOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What became of an action whose outcome is unknown."""
 
     action_id: str
@@ -57,7 +62,7 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What it answered, if it is `done`."""
 
 
-def engine_of(call: Call) -> Engine:
+def engine_of(call: ApiCall) -> Engine:
     """Who does the work.
 
     Raises:
@@ -71,76 +76,112 @@ def engine_of(call: Call) -> Engine:
     return call.site.engine
 
 
-async def start(call: Call) -> Started:
+async def start(call: ApiCall) -> RunStarted:
     """Begin a run."""
     job: Job = call.body
     token = call.token
     scope = scope_of(token.tenant, None)
-    if token.tenant is not None and isinstance(job, CodeJob):
-        raise UsageError("A coding session belongs to no tenant. Start it with a token of no tenant.")
-    return Started(await asyncio.wrap_future(engine_of(call).submit(job, scope=scope)))
+    if token.tenant is not None and isinstance(job, CodeJob | RoundJob):
+        raise UsageError("Coding sessions and rounds of loops belong to no tenant. Use a token of no tenant.")
+    chosen = job.options
+    if (chosen.permissions is not None or chosen.yes_to is not None) and not token.may("decide"):
+        # Whoever chooses what is not asked about has answered it.
+        raise Forbidden(
+            f"The token '{token.name}' does not have the right 'decide', so it cannot choose what is done "
+            "without asking. Leave `permissions` and `yes_to` out: the settings of the folder hold."
+        )
+    engine = engine_of(call)
+    found = await asyncio.to_thread(_interrupted, call, job) if isinstance(job, RoundJob) else None
+    if found is not None:
+        return RunStarted(await engine.wake(found))
+    with join_trace(call.traceparent):
+        return RunStarted(await engine.submit(job, SubmitOptions(scope=scope)))
 
 
-async def say(call: Call) -> Started:
+def _interrupted(call: ApiCall, job: RoundJob) -> str | None:
+    """The round of a loop that was interrupted: it comes first, under its own id."""
+    for slot in call.site.records.timetable.slots():
+        is_ours = slot.name == job.loop and Path(job.folder).is_relative_to(slot.repository)
+        if is_ours and slot.round and not is_held(slot, time.time()):
+            return slot.round
+    return None
+
+
+async def say(call: ApiCall) -> RunStarted:
     """Say something in a conversation."""
     run = await asyncio.to_thread(call.site.run, call.token, call.path["run"])
-    return Started(await asyncio.wrap_future(engine_of(call).say(run.run_id, call.body.text)))
+    return RunStarted(await engine_of(call).wake(run.run_id, text=call.body.text))
 
 
-async def resume(call: Call) -> Started:
+async def resume(call: ApiCall) -> RunStarted:
     """Go on with a run."""
     run = await asyncio.to_thread(call.site.run, call.token, call.path["run"])
-    return Started(await asyncio.wrap_future(engine_of(call).wake(run.run_id)))
+    return RunStarted(await engine_of(call).wake(run.run_id))
 
 
-async def settle(call: Call) -> Started:
+async def settle(call: ApiCall) -> RunStarted:
     """Say what became of an action, and go on."""
-    said: Outcome = call.body
+    said: ActionOutcome = call.body
     run = await asyncio.to_thread(call.site.run, call.token, call.path["run"])
-    made = Decision(choice=said.choice, output=said.output)
-    return Started(await asyncio.wrap_future(engine_of(call).wake(run.run_id, {said.action_id: made})))
+    made = Decision(choice=said.choice, output=said.output, by=call.token.name)
+    return RunStarted(await engine_of(call).wake(run.run_id, decide={said.action_id: made}))
 
 
-def stop(call: Call) -> Stopped:
+async def stop(call: ApiCall) -> CancelResult:
     """Ask a run to stop."""
     site = call.site
-    run = site.run(call.token, call.path["run"])
+    run = await asyncio.to_thread(site.run, call.token, call.path["run"])
     reason = call.body.reason or f"stopped by {call.token.name}"
-    accepted = site.engine is not None and site.engine.cancel(run.run_id, reason)
+    accepted = site.engine is not None and await site.engine.cancel(run.run_id, reason)
+    accepted = (
+        await asyncio.to_thread(_stop_session_or_round, site, run.run_id, call.token.name, reason) or accepted
+    )
+    return CancelResult(run.run_id, accepted)
+
+
+def _stop_session_or_round(site: Site, run_id: str, by: str, reason: str) -> bool:
+    """Whether the run is one of those, and was asked to stop."""
     records = site.records
-    if has_sessions(records.database) and (session := records.sessions.get(run.run_id)) is not None:
-        decide_session(session, "cancel", reason=reason, db=site.db)
-        accepted = True
-    elif has_rounds(records.database) and records.rounds.get(run.run_id) is not None:
-        records.journal.request_stop(run.run_id, StopRequest(reason=reason))
-        accepted = True
-    return Stopped(run.run_id, accepted)
+    if has_sessions(records.database) and (session := records.sessions.get(run_id)) is not None:
+        decide_session(session, "cancel", by=by, reason=reason, db=site.db)
+        return True
+    if has_rounds(records.database) and records.rounds.get(run_id) is not None:
+        records.journal.request_stop(run_id, StopRequest(reason=reason))
+        return True
+    return False
 
 
 ENDPOINTS = (
-    Endpoint("POST", "/runs", start, "start", Started, "Begin a run.", body=Job, status=202),
+    Endpoint("POST", "/runs", start, "start", RunStarted, "Begin a run.", body=Job, status=202),
     Endpoint(
         "POST",
         "/runs/{run}/messages",
         say,
         "start",
-        Started,
+        RunStarted,
         "Say something in a conversation.",
-        body=Message,
+        body=ChatMessage,
         status=202,
     ),
-    Endpoint("POST", "/runs/{run}/resume", resume, "start", Started, "Go on with a run.", status=202),
+    Endpoint("POST", "/runs/{run}/resume", resume, "start", RunStarted, "Go on with a run.", status=202),
     Endpoint(
         "POST",
         "/runs/{run}/outcomes",
         settle,
         "decide",
-        Started,
+        RunStarted,
         "Say what became of an action whose outcome is unknown.",
-        body=Outcome,
+        body=ActionOutcome,
         status=202,
     ),
     Endpoint(
-        "POST", "/runs/{run}/cancel", stop, "start", Stopped, "Ask a run to stop.", body=Stop, status=202
+        "POST",
+        "/runs/{run}/cancel",
+        stop,
+        "start",
+        CancelResult,
+        "Ask a run to stop.",
+        body=CancelRequest,
+        status=202,
     ),
 )

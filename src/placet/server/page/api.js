@@ -1,5 +1,9 @@
 // Calls of the server's JSON API. A failed call is an ApiError with the server's own code and sentence.
 
+// Beside the folder of this file, wherever an application has mounted the server.
+const ROOT = new URL("..", import.meta.url).pathname;
+export const API = `${ROOT}api/v1`;
+
 export class ApiError extends Error {
   constructor(status, code, message) {
     super(message);
@@ -8,7 +12,7 @@ export class ApiError extends Error {
   }
 }
 
-async function call(method, path, body) {
+async function call(method, address, body) {
   const options = { method, headers: { Accept: "application/json" }, credentials: "same-origin" };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
@@ -17,7 +21,7 @@ async function call(method, path, body) {
   }
   let answer;
   try {
-    answer = await fetch(`/api/v1${path}`, options);
+    answer = await fetch(address, options);
   } catch {
     throw new ApiError(0, "server.away", "The server does not answer. Is `placet serve` still running?");
   }
@@ -27,8 +31,9 @@ async function call(method, path, body) {
   throw new ApiError(answer.status, error.code ?? `http.${answer.status}`, error.message ?? `The server answered ${answer.status}.`);
 }
 
-export const get = (path) => call("GET", path);
-export const post = (path, body = {}) => call("POST", path, body);
+export const get = (path) => call("GET", API + path);
+export const post = (path, body = {}) => call("POST", API + path, body);
+export const logIn = (token) => call("POST", `${ROOT}login`, { token });
 
 // Query strings leave out what is not set.
 export function query(path, parameters) {

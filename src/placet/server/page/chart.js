@@ -5,7 +5,7 @@ import uPlot from "./vendor/uplot.js";
 const HEIGHT = 160;
 
 // `series`: [{label, values}] over `times` (seconds).
-export function Chart({ title, times, series, format = (value) => value?.toLocaleString("en") ?? "" }) {
+export function Chart({ title, times, series, format = (value) => value?.toLocaleString("en") ?? "--" }) {
   const box = useRef(null);
   useEffect(() => {
     if (!times.length) return undefined;

@@ -15,7 +15,7 @@ export function Code() {
       <div class="chips"><${Status} value=${each.state} />${each.green && html`<${Chip} tone="good">checks pass</${Chip}>`}<${When} at=${each.created_at} /></div>
       <strong>${cut(each.intent, 160)}</strong>
       <span class="faint">${safe(each.repository)}</span>
-      <span class="faint">${plural(each.iterations ?? 0, "iteration")} ${each.tokens ? plural(each.tokens, "token") : ""} ${usd(each.cost_usd)}</span>
+      <span class="faint">${[plural(each.iterations ?? 0, "iteration"), each.tokens && plural(each.tokens, "token"), each.cost_usd && usd(each.cost_usd)].filter(Boolean).join(", ")}</span>
       ${each.reason && html`<span>${cut(each.reason, 200)}</span>`}
       ${each.questions?.some((one) => !one.answer) && html`<${Chip} tone="warn">asks a question</${Chip}>`}</a>`)}</div>
   </section>`;

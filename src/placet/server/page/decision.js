@@ -16,12 +16,12 @@ export function Decision({ item, decide, allowed, selected, runLink, once }) {
   const send = async (answer) => {
     setBusy(true);
     setError(null);
-    try { await decide(item, { reason: reason || undefined, ...answer }); } catch (failed) { setError(failed); } finally { setBusy(false); }
+    try { await decide(item, { reason: reason || undefined, ...(typeof answer === "function" ? answer() : answer) }); } catch (failed) { setError(failed); } finally { setBusy(false); }
   };
   return html`<article class="decision" data-kind=${item.kind} data-id=${item.id} aria-selected=${selected} tabindex="0">
     <header>
       <span class="kind">${WORDS[item.kind] ?? item.kind}</span>
-      <h3>${safe(item.title)}</h3>
+      <h3 title=${safe(item.title)}>${safe(item.title)}</h3>
       <${When} at=${item.asked_at} />
     </header>
     <${Facts} item=${item} runLink=${runLink} />
@@ -43,6 +43,7 @@ function Facts({ item, runLink }) {
       ${item.risk && html`<${Chip} tone=${item.risk === "destructive" ? "bad" : "plain"}>risk: ${safe(item.risk)}</${Chip}>`}
       ${item.recovery ? html`<${Chip} tone=${item.can_undo ? "good" : "bad"}>${item.can_undo ? "can be undone" : "cannot be undone"}</${Chip}>` : item.reversibility && html`<${Chip} tone=${item.reversibility === "irreversible" ? "bad" : "good"}>${safe(item.reversibility)}</${Chip}>`}
       ${item.confinement && html`<${Chip} tone=${item.is_confined ? "good" : "bad"}>${item.is_confined ? "confined" : "not confined"}</${Chip}>`}
+      ${item.branch && html`<${Chip}>to the branch ${safe(item.branch)}</${Chip}>`}
       ${item.agent && html`<${Chip}>agent: ${safe(item.agent)}</${Chip}>`}
       ${item.tier && html`<${Chip}>${safe(item.tier).replaceAll("_", " ")}</${Chip}>`}
       ${item.expires_at && html`<${Chip}>expires <${When} at=${item.expires_at} exact /></${Chip}>`}
@@ -58,11 +59,16 @@ function Facts({ item, runLink }) {
     ${item.reason && html`<p><span class="label">What is known</span> ${safe(item.reason)}</p>`}
     ${item.checks?.length > 0 && html`<div class="why"><span class="label">Checks</span><ul>${item.checks.map((each) => html`<li><strong>${safe(each.name)}</strong> <code>${safe(each.command)}</code></li>`)}</ul></div>`}
     ${item.needs_person && Object.keys(item.needs_person).length > 0 && html`<div class="why warn"><span class="label">Look at these yourself</span><ul>${Object.entries(item.needs_person).map(([path, why]) => html`<li><code>${safe(path)}</code> ${safe(why)}</li>`)}</ul></div>`}
-    <${Value} label="Parameters" value=${item.parameters} open />
+    <${Value} label="Parameters" value=${item.parameters} open=${!item.preview} />
     ${DIFFS[item.kind] && item.diff === undefined ? html`<${Change} path=${`/${DIFFS[item.kind]}/${segment(item.run_id)}/diff`} />` : html`<${Diff} text=${item.preview ?? item.diff} />`}
+    ${item.preview === "" && html`<p class="faint">It changes nothing: the file has this text already.</p>`}
     ${item.diff_missing && html`<p class="faint">The diff cannot be shown: ${safe(item.diff_missing)}</p>`}
     ${item.hidden > 0 && html`<p class="faint">${item.hidden} secret values are hidden here. <code>placet approvals show ${safe(item.id)} --reveal</code> shows them.</p>`}
   </div>`;
+}
+
+function output(text) {
+  try { return JSON.parse(text); } catch { throw new Error('Say what it answered, as JSON: "done" needs it. Texts stand in double quotes.'); }
 }
 
 function Answers({ item, busy, send, reason, setReason, once }) {
@@ -79,7 +85,8 @@ function Answers({ item, busy, send, reason, setReason, once }) {
     case "change":
       return html`<footer>${button("Approve", { decision: "approve" }, "good")}${button("Deny", { decision: "deny" }, "bad")}${why}</footer>`;
     case "outcome":
-      return html`<footer><span class="label">What happened?</span>${button("It was done", { choice: "done" }, "", "done")}${button("Run it again", { choice: "retry" }, "", "retry")}${button("Count it as failed", { choice: "fail" }, "bad", "fail")}</footer>`;
+      return html`<footer>${item.needs_output && html`<textarea ref=${text} rows="2" aria-label="What it answered" placeholder=${'What it answered, as JSON: others use it. Such as "text" or {"id": 7}'}></textarea>`}
+        <span class="label">What happened?</span>${button("It was done", item.needs_output ? () => ({ choice: "done", output: output(text.current.value) }) : { choice: "done" }, "", "done")}${button("Run it again", { choice: "retry" }, "", "retry")}${button("Count it as failed", { choice: "fail" }, "bad", "fail")}</footer>`;
     case "question":
       return html`<footer><textarea ref=${text} rows="2" aria-label="Your answer" placeholder="Your answer"></textarea>
         <button class="good" data-answer="answer" disabled=${busy} onClick=${() => text.current.value.trim() && send({ text: text.current.value })}>Answer</button></footer>`;

@@ -7,12 +7,12 @@
 // Keep true:
 // 1. No event is missed or seen twice over a reconnect: the cursor is the last `seq` that arrived.
 // 2. The runs to watch are the union over all tabs; each tab repeats its wish when a new holder asks.
+import { API, get } from "./api.js";
 import { signal } from "./html.js";
 
 export const connected = signal(false);
 
-const ROW_WRITTEN_MS = [1000, 5000];
-const channel = new BroadcastChannel("placet");
+const channel = new BroadcastChannel(`placet ${API}`);
 const tab = crypto.randomUUID();
 const listeners = new Map(); // kind -> Set of functions
 const wishes = new Map(); // tab -> run ids; only the holder uses it
@@ -28,8 +28,10 @@ export function on(kind, listener) {
   return () => listeners.get(kind).delete(listener);
 }
 
-export function watch(runIds) {
+// `from` is the position in the log up to which the caller has what it watches.
+export function watch(runIds, from) {
   watched = [...runIds];
+  cursor ??= from ?? null;
   wishes.set(tab, watched);
   channel.postMessage({ type: "watch", tab, runs: watched });
   if (holds) reopen();
@@ -44,11 +46,9 @@ function deliver(kind, data, id) {
   for (const listener of listeners.get(kind) ?? []) listener(data);
 }
 
-function arrived(kind, data, id, isRepeat = false) {
+function arrived(kind, data, id) {
   channel.postMessage({ type: "event", kind, data, id });
   deliver(kind, data, id);
-  // The row of a run is written right after its last event: whoever fetched it in between has it as it was.
-  if (kind === "runs" && !isRepeat) for (const later of ROW_WRITTEN_MS) setTimeout(() => arrived(kind, data, null, true), later);
 }
 
 function state(on) {
@@ -72,7 +72,7 @@ function reopen() {
   source?.close();
   opened = String(parameters);
   if (cursor != null) parameters.set("after", cursor);
-  source = new EventSource(`/api/v1/stream?${parameters}`);
+  source = new EventSource(`${API}/stream?${parameters}`);
   source.onopen = () => state(true);
   source.onerror = () => state(false);
   for (const kind of ["hello", "log", "view", "needs", "text", "runs", "problem"]) {
@@ -84,12 +84,16 @@ function hold() {
   holds = true;
   channel.postMessage({ type: "who" });
   reopen();
-  // EventSource reconnects by itself after a lost connection, but gives up after an HTTP error.
-  setInterval(() => {
-    if (source.readyState === EventSource.CLOSED) {
-      state(false);
-      reopen();
-    }
+  // EventSource reconnects by itself after a lost connection, but gives up after an HTTP error. A token that
+  // does not hold any more is not shown again and again: the server would take that for guessing.
+  const checking = setInterval(() => {
+    if (source.readyState !== EventSource.CLOSED) return;
+    state(false);
+    get("/me").then(reopen, (error) => {
+      if (error.status !== 401) return;
+      clearInterval(checking);
+      arrived("signed_out", null);
+    });
   }, 2000);
   return new Promise(() => {}); // held until the tab closes
 }
@@ -106,10 +110,9 @@ channel.onmessage = ({ data }) => {
   }
 };
 
-export function start(from) {
-  cursor = from ?? null;
+export function start() {
   addEventListener("pagehide", () => channel.postMessage({ type: "gone", tab }));
-  if (navigator.locks) navigator.locks.request("placet-stream", hold);
+  if (navigator.locks) navigator.locks.request(`placet-stream ${API}`, hold);
   else hold(); // an address that is no secure context: each tab has its own stream
   channel.postMessage({ type: "watch", tab, runs: watched });
 }

@@ -1,7 +1,7 @@
 // The frame of the page: navigation, the view that the address names, live connection, keyboard.
-import { html, render, signal, useEffect } from "./html.js";
-import { ApiError, get } from "./api.js";
-import { connected, start } from "./live.js";
+import { html, render, signal, useEffect, useState } from "./html.js";
+import { ApiError, get, logIn } from "./api.js";
+import { connected, on, start } from "./live.js";
 import { Problem, Toasts } from "./parts.js";
 import { go, link, listen, me, refreshNeeds, route, waiting } from "./state.js";
 import { keyHelp, keysNow, shortcuts } from "./keys.js";
@@ -28,7 +28,7 @@ function Page() {
   }), []);
   useEffect(() => { document.querySelector(".side [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); }, [route.value.view]); // on phones the views are a strip
   useEffect(() => { document.title = waiting.value ? `(${waiting.value}) Placet` : "Placet"; }, [waiting.value]);
-  if (failed.value) return html`<main class="narrow"><h1>Placet</h1>${failed.value.status === 401 ? html`<p>Open the link that <code>placet serve</code> printed: this browser is not signed in.</p><p class="faint">The link works once, within ten minutes. <code>placet serve</code>, started again, prints another one.</p>` : html`<${Problem} error=${failed.value} />`}</main>`;
+  if (failed.value) return html`<main class="narrow"><h1>Placet</h1>${failed.value.status === 401 ? html`<${SignIn} />` : html`<${Problem} error=${failed.value} />`}</main>`;
   const { view, id } = route.value;
   const found = VIEWS.find(([name]) => name === view);
   const Shown = view === "runs" && id ? Run : found?.[2];
@@ -39,12 +39,24 @@ function Page() {
     <${Toasts} />${keyHelp.value && html`<${Keys} />`}`;
 }
 
+function SignIn() {
+  const [error, setError] = useState(null);
+  const send = (event) => {
+    event.preventDefault();
+    logIn(new FormData(event.target).get("token").trim()).then(() => location.reload(), setError);
+  };
+  return html`<p>This browser is not signed in. Open the link that <code>placet serve</code> printed; it works once, within ten minutes.</p>
+    <p class="faint">Or put in a token: yours is in the file that <code>placet serve</code> names, <code>placet serve token add NAME</code> makes one for somebody else.</p>
+    <form class="say" onSubmit=${send}><input type="password" name="token" required autocomplete="current-password" aria-label="Token" placeholder="Token" /><button class="good">Sign in</button></form><${Problem} error=${error} />`;
+}
+
 const Keys = () => html`<div class="overlay" role="dialog" aria-label="Keys" onClick=${() => { keyHelp.value = false; }}><div class="sheet"><h3>Keys</h3><dl>${keysNow.value.flatMap((map) => Object.entries(map)).map(([key, [label]]) => html`<dt><kbd>${key}</kbd></dt><dd>${label}</dd>`)}</dl></div></div>`;
 
 async function boot() {
   try {
     me.value = await get("/me");
     listen();
+    on("signed_out", () => { failed.value = new ApiError(401, "token", ""); });
     start();
     await refreshNeeds();
   } catch (error) {

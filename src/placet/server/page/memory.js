@@ -6,9 +6,10 @@ import { moment, plural, safe } from "./text.js";
 
 export function Memory() {
   const [text, setText] = useState("");
-  const { data, error } = useFetched(() => get(query("/memory/facts", { q: text, limit: 200 })), text);
+  const [past, setPast] = useState(false);
+  const { data, error } = useFetched(() => get(query("/memory/facts", { q: text, past: past && !text ? "true" : null, limit: 200 })), `${past} ${text}`);
   const facts = data?.facts ?? [];
-  return html`<section><div class="toolbar"><h2>Memory</h2><input type="search" aria-label="Search facts" placeholder="Ask in words" onChange=${(event) => setText(event.target.value.trim())} /><span class="faint">${data ? plural(facts.length, "fact") : ""}</span></div>
+  return html`<section><div class="toolbar"><h2>Memory</h2><input type="search" aria-label="Search facts" placeholder="Ask in words" onChange=${(event) => setText(event.target.value.trim())} /><label class="faint"><input type="checkbox" checked=${past} disabled=${text !== ""} onChange=${(event) => setPast(event.target.checked)} /> also what is no longer believed</label><span class="faint">${data ? plural(facts.length, "fact") : ""}</span></div>
     <${Problem} error=${error} />
     ${data && facts.length === 0 && html`<${Empty}>${text ? "No fact answers that." : html`Nothing is remembered yet. <code>placet memory add</code> stores a fact.`}</${Empty}>`}
     <div class="cards wide">${facts.map((fact) => html`<div class="card" key=${fact.id} data-fact=${fact.id}>
@@ -22,6 +23,6 @@ function Skills() {
   const { data, error } = useFetched(() => get("/memory/skills"), "skills");
   if (!data?.skills.length) return html`<${Problem} error=${error} />`;
   const arm = ({ successes, failures }) => (successes + failures ? `${successes} of ${successes + failures}` : "no run yet");
-  return html`<h3>Skills</h3><div class="tablebox"><table><thead><tr><th>skill</th><th>standing</th><th>offered: succeeded</th><th>not offered: succeeded</th><th>description</th></tr></thead><tbody>
+  return html`<h3>Skills</h3><div class="tablebox"><table><thead><tr><th>skill</th><th>standing</th><th class="number">succeeded with it</th><th class="number">succeeded without it</th><th>description</th></tr></thead><tbody>
     ${data.skills.map((skill) => html`<tr key=${skill.name}><td>${safe(skill.name)}</td><td><${Status} value=${skill.state} />${skill.degraded && html` <${Chip} tone="bad">degraded</${Chip}>`}</td><td class="number">${arm(skill.trial.offered)}</td><td class="number">${arm(skill.trial.withheld)}</td><td class="text">${safe(skill.description)}</td></tr>`)}</tbody></table></div>`;
 }

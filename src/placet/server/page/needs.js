@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "./html.js";
 import { ApiError, post, segment } from "./api.js";
 import { Decision } from "./decision.js";
 import { Empty, Status, When, toast } from "./parts.js";
-import { decided, link, may, needs, refreshNeeds } from "./state.js";
+import { decided, decidedHere, link, may, needs, refreshNeeds } from "./state.js";
 import { safe } from "./text.js";
 import { shortcuts } from "./keys.js";
 
@@ -13,12 +13,13 @@ const ANSWERS = {
   question: (item, { text }) => post(`/questions/${segment(item.id)}/answer`, { text }),
   contract: (item, answer) => post(`/code/${segment(item.id)}/decision`, answer),
   change: (item, answer) => post(`/code/${segment(item.id)}/decision`, answer),
-  outcome: (item, { choice }) => post(`/runs/${segment(item.run_id)}/outcomes`, { action_id: item.action_id, choice }),
+  outcome: (item, { choice, output }) => post(`/runs/${segment(item.run_id)}/outcomes`, { action_id: item.action_id, choice, output }),
 };
 
 export async function decide(item, answer) {
   try {
     await ANSWERS[item.kind](item, answer);
+    if (!item.fingerprint) decidedHere(item, answer.choice ?? { approve: "approved", deny: "denied" }[answer.decision] ?? "answered", answer.reason);
   } catch (error) {
     // Somebody else was quicker: say who, and show what is left.
     if (!(error instanceof ApiError) || error.status !== 409) throw error;

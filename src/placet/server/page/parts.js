@@ -1,6 +1,6 @@
 // Small pieces that several views draw: status, time, folded values, diffs, tables, long lists.
-import { html, signal, useEffect, useRef, useState } from "./html.js";
-import { ago, clock, cut, moment, pretty, safe } from "./text.js";
+import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { ago, cut, moment, pretty, safe } from "./text.js";
 
 export const now = signal(Date.now() / 1000);
 setInterval(() => { now.value = Date.now() / 1000; }, 1000);
@@ -20,7 +20,7 @@ export function Status({ value }) {
 export const Chip = ({ tone, title, children }) => html`<span class="chip" data-tone=${tone} title=${title}>${children}</span>`;
 
 export const When = ({ at, exact }) =>
-  at == null ? null : html`<time datetime=${new Date(at * 1000).toISOString()} title=${new Date(at * 1000).toLocaleString()}>${exact ? clock(at) : now.value - at < 86400 ? ago(at, now.value) : moment(at)}</time>`;
+  at == null ? null : html`<time datetime=${new Date(at * 1000).toISOString()} title=${new Date(at * 1000).toLocaleString()}>${exact ? moment(at) : now.value - at < 86400 ? ago(at, now.value) : moment(at)}</time>`;
 
 // A value of any shape, folded when it is long.
 export function Value({ label, value, open }) {
@@ -68,8 +68,11 @@ export function useFetched(fetching, key) {
   return { ...state, again };
 }
 
-// A list of which only the rows in sight are in the document. Rows have one height.
-export function LongList({ items, height, row, onEnd, label, tail }) {
+const keyOf = (item) => item.key ?? item.seq;
+
+// A list of which only the rows in sight are in the document. Rows have one height. `tail` begins at the end, and
+// stays there while rows are appended; rows that are put before the ones in sight, or taken away there, move nothing.
+export function LongList({ items, height, row, onStart, onEnd, label, tail }) {
   const box = useRef(null);
   const [range, setRange] = useState([0, 60]);
   const follow = useRef(false);
@@ -80,13 +83,22 @@ export function LongList({ items, height, row, onEnd, label, tail }) {
     const last = Math.ceil((element.scrollTop + element.clientHeight) / height) + 12;
     follow.current = tail && element.scrollTop + element.clientHeight >= element.scrollHeight - height;
     setRange((old) => (old[0] === first && old[1] === last ? old : [first, last]));
+    if (onStart && first === 0) onStart();
     if (onEnd && last >= items.length) onEnd();
   };
-  useEffect(() => {
+  const before = useRef([]);
+  useLayoutEffect(() => {
     const element = box.current;
     if (follow.current) element.scrollTop = element.scrollHeight;
+    else if (before.current[0] && items[0] && keyOf(items[0]) !== keyOf(before.current[0])) {
+      const place = Math.floor(element.scrollTop / height);
+      const kept = before.current[place] && keyOf(before.current[place]);
+      const moved = items.findIndex((each) => keyOf(each) === kept);
+      if (moved >= 0) element.scrollTop += (moved - place) * height;
+    }
+    before.current = items;
     measure();
-  }, [items.length]);
+  }, [items]);
   useEffect(() => {
     const observer = new ResizeObserver(measure);
     observer.observe(box.current);
@@ -96,7 +108,7 @@ export function LongList({ items, height, row, onEnd, label, tail }) {
   return html`<div class="longlist" ref=${box} onScroll=${measure} tabindex="0" role="list" aria-label=${label}>
     <div class="span" style=${{ height: `${items.length * height}px` }}>
       <div class="window" style=${{ transform: `translateY(${first * height}px)` }}>
-        ${items.slice(first, last).map((item, index) => html`<div role="listitem" class="row" style=${{ height: `${height}px` }} key=${item.key ?? item.seq ?? first + index}>${row(item, first + index)}</div>`)}
+        ${items.slice(first, last).map((item, index) => html`<div role="listitem" class="row" style=${{ height: `${height}px` }} key=${keyOf(item) ?? first + index}>${row(item, first + index)}</div>`)}
       </div>
     </div>
   </div>`;

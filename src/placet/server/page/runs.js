@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useState } from "./html.js";
 import { get, query } from "./api.js";
 import { on } from "./live.js";
-import { Chip, Empty, LongList, Problem, Status, When } from "./parts.js";
+import { Chip, Empty, LongList, Problem, Status, When, useFetched } from "./parts.js";
 import { go, link, me, route } from "./state.js";
 import { cut, duration, plural, safe, titleOf } from "./text.js";
 
@@ -43,9 +43,30 @@ export function Runs() {
       <select aria-label="Folder" value=${folder} onChange=${(event) => choose({ folder: event.target.value })}><option value="">any folder</option>${folders.map((each) => html`<option value=${each}>${safe(each)}</option>`)}</select>
       <span class="faint">${plural(rows.length, "run")}${next ? " and more" : ""}</span></div>
     <${Problem} error=${error} />
+    <${Queue} folder=${folder} />
     ${loaded && rows.length === 0 && html`<${Empty}>No runs here yet. Start one with <a href=${link("start")}>New</a>, or with <code>placet run</code> or <code>placet do</code>.</${Empty}>`}
     <${LongList} items=${rows.map((row) => ({ ...row, key: row.run_id }))} height=${48} row=${Row} onEnd=${more} label="Runs" />
   </section>`;
+}
+
+// A submission has no event before it begins, so the queue is asked for now and then.
+const QUEUE_MS = 5000;
+
+function Queue({ folder }) {
+  const { data, again } = useFetched(() => Promise.all([get(query("/submissions", { folder })), get("/workers")]), folder);
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || again(), QUEUE_MS);
+    const stops = [on("runs", again), on("reconnected", again)];
+    return () => { clearInterval(timer); stops.forEach((stop) => stop()); };
+  }, [folder]);
+  if (!data) return null;
+  const [{ submissions }, { workers, queues }] = data;
+  const alive = workers.filter((each) => each.state !== "gone");
+  if (!submissions.length && !alive.length) return null;
+  return html`<details class="queue" open=${submissions.length > 0}><summary>${[submissions.length > 0 && `${plural(submissions.length, "submission")} without a worker`, alive.length > 0 && plural(alive.length, "worker")].filter(Boolean).join(", ")}</summary>
+    <ul>${submissions.map((each) => html`<li key=${each.run_id} data-submission=${each.run_id}><${Status} value=${each.state} /> ${each.kind} ${each.has_begun ? html`<a href=${link("runs", each.run_id)}><code>${safe(each.run_id)}</code></a>` : html`<code>${safe(each.run_id)}</code>`} in ${safe(each.queue)}, <${When} at=${each.submitted} />${each.why && html`<span class="faint">: ${cut(each.why, 300)}</span>`}</li>`)}
+      ${alive.map((each) => html`<li key=${each.id} data-worker=${each.id}><${Status} value=${each.state} /> <code>${safe(each.id)}</code> serves ${safe(each.queue)}: ${each.running} of ${plural(each.concurrency, "run")}</li>`)}
+      ${queues.map((each) => html`<li key=${`queue ${each.queue}`} class="faint" data-queue=${each.queue}>queue ${safe(each.queue)}: ${Object.entries(each.states).sort().map(([state, number]) => `${number} ${state}`).join(", ")}</li>`)}</ul></details>`;
 }
 
 export const Row = (run) => html`<a class="run" href=${link("runs", run.run_id)} data-run=${run.run_id}>
@@ -53,7 +74,7 @@ export const Row = (run) => html`<a class="run" href=${link("runs", run.run_id)}
   <span class="title" title=${safe(run.title)}>${cut(titleOf(run), 200)}</span>
   <span><${Chip}>${run.kind}</${Chip}></span>
   <span class="faint folder"><bdi>${safe(run.folder ?? "")}</bdi></span>
-  <span class="faint">${run.ended ? duration((run.ended - run.begun) * 1000) : ""}</span>
+  <span class="faint took">${run.ended && run.status !== "waiting" ? duration((run.ended - run.begun) * 1000) : ""}</span>
   <${When} at=${run.begun} />
   <code class="id">${safe(run.run_id)}</code>
 </a>`;

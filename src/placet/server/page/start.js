@@ -28,7 +28,7 @@ export function Start() {
     <form class="form" onSubmit=${(event) => { event.preventDefault(); send(); }}>
       <label>Folder <select ...${field("folder")} onChange=${field("folder").onInput}>${me.value.folders.map((each) => html`<option value=${each}>${safe(each)}</option>`)}</select></label>
       <label>${ASKED[kind]} <textarea name="text" rows=${kind === "plan" ? 14 : 4} required ...${field("text")}></textarea></label>
-      ${kind === "code" && html`<label>Checks, one command per line <textarea name="checks" rows="2" placeholder="pytest -q" required ...${field("checks")}></textarea></label>`}
+      ${kind === "code" && html`<label>Checks, one command per line; without any, those of the repository, or the model drafts some and asks you <textarea name="checks" rows="2" placeholder="pytest -q" ...${field("checks")}></textarea></label>`}
       ${kind !== "plan" && html`<label>Model <input type="text" name="model" placeholder="the configured one" ...${field("model")} /></label>`}
       <${Problem} error=${error} /><button class="good" type="submit" disabled=${busy}>${busy ? "Starting" : "Start"}</button></form></section>`;
 }

@@ -13,11 +13,16 @@ export const waiting = computed(() => needs.value?.length ?? 0);
 
 addEventListener("hashchange", () => { route.value = parse(location.hash); });
 
+// An address that somebody has cut or mistyped is looked up as it is.
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
 // "#/runs/ID?tab=events" -> {view: "runs", id: "ID", tab: "events"}
 function parse(hash) {
   const [path, search] = hash.replace(/^#\/?/, "").split("?");
   const [view, ...rest] = path.split("/");
-  return { view: view || "needs", id: rest.length ? decodeURIComponent(rest.join("/")) : null, ...Object.fromEntries(new URLSearchParams(search ?? "")) };
+  return { view: view || "needs", id: rest.length ? decoded(rest.join("/")) : null, ...Object.fromEntries(new URLSearchParams(search ?? "")) };
 }
 
 export function link(view, id, more = {}) {
@@ -29,12 +34,16 @@ export const go = (...place) => { location.hash = link(...place); };
 
 const keyOf = (item) => `${item.kind}/${item.id}`;
 let fetching = null;
+let queued = null;
 
-export async function refreshNeeds() {
-  // Two at once could arrive in the wrong order: the later call waits for the one under way.
-  while (fetching) await fetching;
-  fetching = get("/needs-you").finally(() => { fetching = null; });
-  const { items } = await fetching;
+// Two at once could arrive in the wrong order: who comes while one is under way shares the next one.
+export function refreshNeeds() {
+  if (!fetching) return (fetching = fetchNeeds().finally(() => { fetching = null; }));
+  return (queued ??= fetching.catch(() => {}).then(() => { queued = null; return refreshNeeds(); }));
+}
+
+async function fetchNeeds() {
+  const { items } = await get("/needs-you");
   const before = needs.value;
   needs.value = items;
   if (!before) return;
@@ -42,8 +51,20 @@ export async function refreshNeeds() {
   for (const item of before) if (!still.has(keyOf(item))) await tellDecided(item);
 }
 
+// What was decided about things that have no endpoint of their own: as this page said it, or as the log does.
+const said = new Map();
+const learn = (key, outcome) => { if (needs.value?.some((each) => keyOf(each) === key)) said.set(key, outcome); };
+export const decidedHere = (item, status, reason) => said.set(keyOf(item), { status, decided_by: me.value.name, reason });
+
+function learnFrom({ kind, run_id, data = {} }) {
+  if (kind === "coding_question_closed") learn(`question/${data.question}`, data.by ? { status: "answered", decided_by: data.by } : { status: "too late" });
+  else if (kind === "coding_state_changed" && data.by) for (const each of ["contract", "change"]) learn(`${each}/${run_id}`, { status: data.state === "abandoned" ? "denied" : "approved", decided_by: data.by, reason: data.reason });
+  else if (kind === "run_resumed") for (const [action, choice] of Object.entries(data.decided ?? {})) learn(`outcome/${run_id}/${action}`, { status: choice, decided_by: data.decided_by?.[action] });
+}
+
 async function tellDecided(item) {
-  let outcome = { status: "decided" };
+  let outcome = said.get(keyOf(item)) ?? { status: "decided" };
+  said.delete(keyOf(item));
   if (item.kind === "approval" || item.kind === "round") {
     outcome = await get(`/approvals/${segment(item.id)}`).catch(() => outcome);
   }
@@ -53,6 +74,7 @@ async function tellDecided(item) {
 }
 
 export function listen() {
+  on("log", (events) => events.forEach(learnFrom));
   on("needs", () => refreshNeeds().catch(() => {}));
   on("reconnected", () => refreshNeeds().catch(() => {}));
   on("problem", ({ run_id, message }) => toast(`Run ${run_id} cannot go on: ${message}`, "bad"));

@@ -31,6 +31,13 @@ export function moment(seconds) {
   return today ? clock(seconds) : `${at.toLocaleDateString([], { month: "short", day: "numeric" })} ${at.toLocaleTimeString([], { hour12: false, hour: "2-digit", minute: "2-digit" })}`;
 }
 
+// With seconds, whatever day it was.
+export function stamp(seconds) {
+  if (seconds == null) return "";
+  const at = new Date(seconds * 1000);
+  return new Date().toDateString() === at.toDateString() ? clock(seconds) : `${at.toLocaleDateString([], { month: "2-digit", day: "2-digit" })} ${clock(seconds)}`;
+}
+
 export function ago(seconds, now = Date.now() / 1000) {
   if (seconds == null) return "";
   const passed = Math.max(0, now - seconds);

@@ -22,9 +22,9 @@ export function CodingParts({ view, id }) {
     ${session?.has_change && session.state !== "needs_approval" && html`<${SessionDiff} id=${id} state=${session.state} />`}</div>`;
 }
 
-const Iterations = ({ iterations }) => (iterations?.length ? html`<h3>Iterations</h3><div class="tablebox"><table><thead><tr><th>attempt</th><th>iteration</th><th>ended</th><th>checks</th><th>turns</th><th></th></tr></thead><tbody>
+const Iterations = ({ iterations }) => (iterations?.length ? html`<h3>Iterations</h3><div class="tablebox"><table><thead><tr><th>attempt</th><th>iteration</th><th>turns ended</th><th>checks</th><th>turns</th><th>why it ended</th></tr></thead><tbody>
   ${iterations.map((each) => html`<tr><td>${each.attempt}</td><td>${each.run ? html`<a href=${link("runs", each.run)}>${each.iteration ?? each.number}</a>` : each.iteration}</td><td>${each.status ? html`<${Status} value=${each.status} />` : "…"}</td>
-    <td>${each.green ? html`<${Status} value="passed" />` : each.red?.length ? `red: ${cut(each.red.join(", "), 80)}` : ""}</td><td>${each.turns ?? ""}</td><td class="faint">${cut(each.why_no_further ?? "", 120)}</td></tr>`)}</tbody></table></div>` : null);
+    <td>${each.green ? html`<${Status} value="passed" />` : each.red?.length ? `red: ${cut(each.red.join(", "), 80)}` : ""}</td><td>${each.turns ?? ""}</td><td class="faint text">${cut(each.why_no_further ?? "", 120)}</td></tr>`)}</tbody></table></div>` : null);
 
 function SessionDiff({ id, state }) {
   const { data, error } = useFetched(() => get(`/code/${segment(id)}/diff`), `${id}/${state}`);

@@ -81,7 +81,7 @@ def basic_tools(
     from placet.sandbox.workspace import Workspace
     from placet.storage.location import config_folder, user_folder
     from placet.tools.builtin.files import confined_to, file_tools
-    from placet.tools.builtin.git import NAME, git_tools
+    from placet.tools.builtin.git import NAME, git_tools, why_no_commits
     from placet.tools.builtin.search import search_tools
     from placet.tools.builtin.shell import shell_tools
     from placet.tools.builtin.small import small_tools
@@ -119,7 +119,7 @@ def basic_tools(
         return made
     names = [tool.name for tool in made]
     if NAME in only and not commits:
-        raise UsageError(f"'{NAME}' is only for a git repository, and {where.folder} is not the top of one.")
+        raise UsageError(f"{why_no_commits(str(where.folder))}.")
     if unknown := [name for name in only if name not in names]:
         raise UsageError(f"'{unknown[0]}' is no basic tool. There are: {', '.join(names)}.")
     return [tool for tool in made if tool.name in only]

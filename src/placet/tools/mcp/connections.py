@@ -59,7 +59,9 @@ class Connections:
 
     def _tool(self, name: str, server: McpServer, tool: str, stored: StoredTool) -> Tool:
         async def call(parameters: dict[str, JsonValue], context: ToolContext) -> JsonValue:
-            there = self._submit(self._call(name, server, tool, stored, parameters, _teller(context)))
+            there = self._submit(
+                self._call(name, server, tool, stored, parameters, _teller(context), context.traceparent)
+            )
             return await asyncio.wrap_future(there)
 
         # Not from_schema: a server may call a parameter what it likes, also `context`.
@@ -123,6 +125,7 @@ class Connections:
         stored: StoredTool,
         parameters: dict[str, JsonValue],
         progress: Progress,
+        traceparent: str,
     ) -> JsonValue:
         for _ in range(2):
             try:
@@ -131,7 +134,7 @@ class Connections:
                 hint = f" See `placet mcp show {name}`." if self._is_stored else ""
                 raise ToolError(f"MCP server '{name}' {error}.{hint}", retry=error.retry) from None
             try:
-                return await link.call(tool, stored, parameters, progress)
+                return await link.call(tool, stored, parameters, progress, traceparent)
             except Forgotten:
                 # Unless somebody else has noticed before, and connected again.
                 if self._links.get(name) is link:

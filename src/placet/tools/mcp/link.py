@@ -161,9 +161,14 @@ class Link:
         return stdio_streams(self._server, self._environment, self._noticed)
 
     async def call(
-        self, tool: str, stored: StoredTool, parameters: dict[str, JsonValue], progress: Progress
+        self,
+        tool: str,
+        stored: StoredTool,
+        parameters: dict[str, JsonValue],
+        progress: Progress,
+        traceparent: str = "",
     ) -> JsonValue:
-        """What the server answers.
+        """What the server answers. It is told of the trace that the call belongs to.
 
         Raises:
             Forgotten: the connection is gone, and the call was not sent or only reads.
@@ -174,11 +179,14 @@ class Link:
         if session is None:
             raise Forgotten
         from mcp import MCPError
-        from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
+        from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, RequestParamsMeta
         from pydantic import ValidationError
 
         replies.set(answered := Replies())
-        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=parameters))
+        params = CallToolRequestParams(name=tool, arguments=parameters)
+        if traceparent:
+            params.meta = RequestParamsMeta(traceparent=traceparent)  # type: ignore[typeddict-unknown-key]
+        request = CallToolRequest(params=params)
         try:
             async with asyncio.timeout(self._server.timeout_s):
                 # Not session.call_tool: that checks the answer with whatever patterns the server has listed,

@@ -1,5 +1,8 @@
 """Who is at work in a folder, and who has been since a snapshot of it was taken.
 
+This is no lease of `storage.lease`: a runtime that is bound to a folder may have no database, and folders
+that lie within each other exclude each other, which no row of one can say. So a file is locked.
+
 Keep true:
 1. Of runs whose folders overlap one is at work. A claim is a lock of the kernel's, so it goes with its
    process, however that ends; a file alone claims nothing.
@@ -126,11 +129,9 @@ def _held(folder: str) -> list[Owner]:
 
 
 def _taken(workspace: str, owner: Owner) -> str:
-    here = os.uname().nodename
     where = "it" if workspace in owner.folders else owner.folders[0]
-    on = "" if owner.host == here else f" on {owner.host}"
     return (
-        f"The workspace {workspace} is taken: run '{owner.run_id}' (process {owner.pid}{on}) is at work in "
+        f"The workspace {workspace} is taken: run '{owner.run_id}' ({owner.holder.words}) is at work in "
         f"{where}. One run at a time, or what one takes back would be another's work. Nothing was started. "
         "Wait until that run has ended, then try again."
     )

@@ -62,15 +62,19 @@ def repository_of(folder: str) -> GitFolder | None:
 
 def git_state(found: GitFolder) -> GitState:
     """Look at a repository."""
-    head = read_line(found.git_dir, "HEAD") or ""
-    branch = _BRANCH.match(head)
     return GitState(
-        head,
-        _value(found.common, branch[1]) if branch is not None else head,
+        *tip_of(found),
         _value(found.common, "refs/stash"),
         _digest(_staged(found)),
         _digest(_settings(found)),
     )
+
+
+def tip_of(found: GitFolder) -> tuple[str, str]:
+    """HEAD, and the commit of its branch, or its own; empty if there is none."""
+    head = read_line(found.git_dir, "HEAD") or ""
+    branch = _BRANCH.match(head)
+    return head, _value(found.common, branch[1]) if branch is not None else head
 
 
 def revert(before: GitState, found: GitFolder | None, index: str) -> Reverted:
@@ -103,7 +107,8 @@ def revert(before: GitState, found: GitFolder | None, index: str) -> Reverted:
 
 def _ours(found: GitFolder, before: GitState, now: GitState) -> list[str]:
     """The commits of git_commit that lead from what was there before to what is there now; else none."""
-    if now.head != before.head or now.commit == before.commit:
+    on_no_branch = now.head == now.commit and before.head == before.commit
+    if now.commit == before.commit or not (now.head == before.head or on_no_branch):
         return []
     at, commits = now.commit, []
     log = read(os.path.join(found.git_dir, "logs"), "HEAD", _MOST) or b""

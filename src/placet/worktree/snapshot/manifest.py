@@ -16,11 +16,10 @@ import msgspec
 
 from placet.worktree.snapshot.git_state import GitState
 
-FORMAT = 2
+FORMAT = 3
 FILE_NAME = "manifest"
 
 EntryKind = Literal["file", "folder", "link"]
-Keeps = Literal["git", "copies"]
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -39,7 +38,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     inode: int = 0
     """0: it was changed so short a time before that its times say nothing; only its content does."""
     content: bytes = b""
-    """Of a file what its content is kept under, of a link its text."""
+    """Of a file the name of its blob, of a link its text."""
 
 
 class LeftOut(msgspec.Struct, frozen=True, array_like=True):
@@ -76,9 +75,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     began_ns: int
     """When it was begun: what was changed later was changed since."""
-    keeps: Keeps
     hash_name: str = "sha1"
-    """By which objects are named, in git."""
+    """The hash by which blobs are named."""
     tree: Tree
     repository: GitState | None = None
     """The repository that the workspace is the top of, as it was."""

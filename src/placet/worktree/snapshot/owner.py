@@ -1,33 +1,26 @@
-"""Whose a snapshot is: the run it was taken for, and the process that holds it."""
+"""The run that a snapshot or a claim belongs to, and the process that works on it."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 
 import msgspec
 
+from placet.storage.lease import Holder, holder, is_dead
+
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """A process, named so that it is not taken for another one with its number."""
+    """A process at work on a run."""
 
     run_id: str
-    host: str
-    boot: str
-    """Which start of the machine; empty where the system does not say."""
-    pid: int
-    started: str
+    holder: Holder
     folders: Sequence[str] = ()
     """Where it works."""
 
 
 def this_process(run_id: str, folders: Sequence[str] = ()) -> Owner:
     """This one, at work on a run."""
-    pid, host = os.getpid(), os.uname().nodename
-    return Owner(
-        run_id=run_id, host=host, boot=boot_id(), pid=pid, started=_started(pid), folders=list(folders)
-    )
+    return Owner(run_id=run_id, holder=holder(""), folders=list(folders))
 
 
 def read_owner(path: str) -> Owner | None:
@@ -41,23 +34,7 @@ def read_owner(path: str) -> Owner | None:
 
 def is_gone(owner: Owner) -> bool:
     """Whether that process is surely gone. False where it cannot be known from here."""
-    here = this_process("")
-    if owner.host != here.host or not owner.boot:
-        return False
-    return owner.boot != here.boot or _started(owner.pid) != owner.started
-
-
-def boot_id() -> str:
-    """Which start of the machine this is; empty where the system does not say."""
-    with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
-    return ""
-
-
-def _started(pid: int) -> str:
-    """When a process began, in the system's own counting; empty if it is gone, or dead and not yet buried."""
-    with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
-        # The name of the program comes first, in brackets, and may hold anything.
-        fields = file.read().rpartition(b")")[2].split()
-        return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
-    return ""
+    here, other = holder(""), owner.holder
+    # Unlike a lease, a snapshot does not run out: one from before the machine's last start is nobody's.
+    has_started_anew = other.host == here.host and other.boot not in ("", here.boot)
+    return has_started_anew or is_dead(other)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import msgspec
 
 from placet.sandbox.spot import Id
-from placet.worktree.snapshot.contents import Contents
+from placet.worktree.snapshot.blobs import Blobs
 from placet.worktree.snapshot.git_state import repository_of, revert
 from placet.worktree.snapshot.manifest import LeftOut, Manifest, shown
 from placet.worktree.snapshot.removal import open_folder
@@ -41,10 +41,10 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Recovery:
     """One restore."""
 
-    def __init__(self, manifest: Manifest, contents: Contents, untouched: frozenset[Id], index: str) -> None:
+    def __init__(self, manifest: Manifest, blobs: Blobs, untouched: frozenset[Id], index: str) -> None:
         """`index` is the copy of the repository's index of then."""
         self._manifest = manifest
-        self._contents = contents
+        self._blobs = blobs
         self._untouched = untouched
         self._index = index
         self._problems: list[str] = []
@@ -53,7 +53,7 @@ class Recovery:
     def all(self, workspace: int) -> Restored:
         """Bring everything back beneath an open workspace, and say what came of it."""
         tree = self._manifest.tree
-        restoring = Restoring(tree, self._contents, self._untouched)
+        restoring = Restoring(tree, self._blobs, self._untouched)
         with self._reported(tree.top):
             top = open_folder(b".", workspace)
             try:
@@ -92,7 +92,7 @@ class Recovery:
         around = {folder for path in only for folder in folders_of_path(path)}
         kept = {entry.path: entry for entry in tree.entries}
         chosen = [entry for path, entry in kept.items() if path in only or path in around]
-        restoring = Restoring(msgspec.structs.replace(tree, entries=chosen), self._contents, self._untouched)
+        restoring = Restoring(msgspec.structs.replace(tree, entries=chosen), self._blobs, self._untouched)
         left_out = {each.path for each in tree.left_out}
         self._not_restored += [
             shown(path) for path in sorted(only) if not left_out.isdisjoint((path, *folders_of_path(path)))

@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from placet.sandbox.beneath import open_beneath
 from placet.sandbox.spot import TEMPORARY, Id, id_of, look
-from placet.worktree.snapshot.contents import Contents
+from placet.worktree.snapshot.blobs import Blobs
 from placet.worktree.snapshot.manifest import Entry, LeftOut, Tree, joined, shown
 from placet.worktree.snapshot.mounts import OtherMount, mount_of
 from placet.worktree.snapshot.removal import READ_FOLDER, make_ours, open_folder, remove
@@ -35,10 +35,10 @@ class Restoring:
     def __init__(
         self,
         tree: Tree,
-        contents: Contents,
+        blobs: Blobs,
         untouched: Container[Id],
     ) -> None:
-        self._contents = contents
+        self._blobs = blobs
         self._untouched = untouched
         self._own = frozenset(tree.own)
         self._within: dict[bytes, dict[bytes, Entry]] = {}
@@ -200,7 +200,7 @@ class Restoring:
         try:
             if mount_of(opened) != mount_of(parent):
                 raise OtherMount
-            if id_of(os.fstat(opened)) != id_of(found) or not self._contents.is_same(entry.content, opened):
+            if id_of(os.fstat(opened)) != id_of(found) or not self._blobs.is_same(entry.content, opened):
                 return False
             if self._rights(opened, entry):
                 self.changed += 1
@@ -218,7 +218,7 @@ class Restoring:
         opened = os.open(temporary, flags, 0o600, dir_fd=parent)
         try:
             try:
-                self._contents.write(entry.content, opened)
+                self._blobs.write(entry.content, opened)
                 self._rights(opened, entry)
                 # The same time as before: nothing is built or looked at again for it.
                 os.utime(opened, ns=(entry.mtime_ns, entry.mtime_ns))

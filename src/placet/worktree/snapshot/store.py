@@ -19,8 +19,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -28,7 +28,9 @@ import msgspec
 from placet.errors import ToolError, UsageError
 from placet.sandbox.spot import Closed, Id, id_in
 from placet.sandbox.workspace import Workspace
+from placet.storage.lease import boot_id
 from placet.truncation import truncate_repr
+from placet.worktree.snapshot.blobs import Blobs, sync
 from placet.worktree.snapshot.claims import (
     Claim,
     claim,
@@ -39,9 +41,7 @@ from placet.worktree.snapshot.claims import (
     tidy,
     unmark_later,
 )
-from placet.worktree.snapshot.contents import Contents, Copies, sync
 from placet.worktree.snapshot.git_state import INDEX
-from placet.worktree.snapshot.git_store import GitStore
 from placet.worktree.snapshot.manifest import (
     FILE_NAME,
     Manifest,
@@ -49,10 +49,10 @@ from placet.worktree.snapshot.manifest import (
     shown,
     write_manifest,
 )
-from placet.worktree.snapshot.owner import Owner, boot_id, is_gone, read_owner, this_process
+from placet.worktree.snapshot.owner import Owner, is_gone, read_owner, this_process
 from placet.worktree.snapshot.recovery import Recovery, Restored, folders_of_path
 from placet.worktree.snapshot.removal import READ_FOLDER, remove
-from placet.worktree.snapshot.taking import COPIES, STORE, Settings, Taking
+from placet.worktree.snapshot.taking import STORE, Settings, Taking
 
 _ID = re.compile(r"[0-9a-f]{16}\Z")
 _OWNER = "owner"
@@ -201,9 +201,10 @@ class Snapshots:
                 "would be lost. Take back by hand what is not to stay.",
                 retry=False,
             )
-        with workspace.lock, _contents(manifest, folder) as contents:
-            index = os.path.join(folder, STORE, INDEX)
-            recovery = Recovery(manifest, contents, self._untouched(workspace), index)
+        store = os.path.join(folder, STORE)
+        with workspace.lock, closing(Blobs(store, manifest.hash_name)) as blobs:
+            index = os.path.join(store, INDEX)
+            recovery = Recovery(manifest, blobs, self._untouched(workspace), index)
             if only is None:
                 found = recovery.all(workspace.fd)
             else:
@@ -366,19 +367,6 @@ class Snapshots:
         own = id_in(workspace.fd, self.folder)
         ids = {*workspace.closed().ids, *Closed.of(self._leave_alone).ids}
         return frozenset(ids if own is None else {*ids, own})
-
-
-@contextmanager
-def _contents(manifest: Manifest, folder: str) -> Iterator[Contents]:
-    contents: Contents
-    if manifest.keeps == "git":
-        contents = GitStore(os.path.join(folder, STORE), manifest.hash_name)
-    else:
-        contents = Copies(os.path.join(folder, COPIES))
-    try:
-        yield contents
-    finally:
-        contents.close()
 
 
 def _is_same_folder(manifest: Manifest, workspace: int) -> bool:

@@ -18,17 +18,16 @@ import msgspec
 from placet.errors import ToolError, UsageError
 from placet.sandbox.git_folder import GitFolder
 from placet.sandbox.spot import Id
+from placet.storage.lease import boot_id
 from placet.worktree.git import program
-from placet.worktree.snapshot.contents import Contents, Copies
+from placet.worktree.snapshot.blobs import Blobs, hash_name
 from placet.worktree.snapshot.git_state import git_state, repository_of
-from placet.worktree.snapshot.git_store import GitStore, hash_name
 from placet.worktree.snapshot.manifest import Entry, LeftOut, Manifest, Tree
-from placet.worktree.snapshot.owner import boot_id
 from placet.worktree.snapshot.removal import READ_FOLDER
 from placet.worktree.snapshot.tree import Bounds, TooMuch, Walk, left_out
 
-STORE, COPIES, OBJECTS_FOLDER = "store", "files", "objects"
-"""What a snapshot is made of, besides its manifest."""
+STORE = "store"
+"""The git folder of a snapshot, beside its manifest."""
 
 WELL_KNOWN = frozenset(
     b"node_modules bower_components .venv venv target __pycache__ .tox .nox .cache .gradle .next .mypy_cache "
@@ -53,8 +52,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     settle_s: float = 2.0
     """A file that was changed within this time before is compared by content afterwards: its times could
     stay the same when it is changed again."""
-    uses_git: bool = True
-    """Whether contents are kept by git where there is a repository."""
 
 
 class Taking:
@@ -76,47 +73,26 @@ class Taking:
         """
         began_ns = time.time_ns()
         settled_ns = now_ns() - int(self._settings.settle_s * 1e9)
-        repository = repository_of(self._folder)
-        store = self._store(repository)
-        where = os.fsencode(self._folder)
+        repository = repository_of(self._folder) if _has_git() else None
+        blobs = Blobs(os.path.join(self._into, STORE), hash_name(repository))
+        blobs.make(repository)
         top = os.open(".", READ_FOLDER, dir_fd=workspace)
         try:
-            walk = self._walk(top, self._may_leave(store, repository), settled_ns)
-            contents: Contents = store or Copies(os.path.join(self._into, COPIES))
-            entries, unread = _keep(contents, top, where, walk.entries)
+            walk = self._walk(top, _may_leave(blobs, repository), settled_ns)
+            entries, unread = _keep(blobs, top, walk.entries)
             found = os.fstat(top)
         finally:
             os.close(top)
         left = [*walk.left_out, *unread]
         return Manifest(
             began_ns=began_ns,
-            keeps="copies" if store is None else "git",
-            hash_name="sha1" if repository is None else hash_name(repository),
-            tree=Tree(where, entries, left, walk.own, found.st_dev, found.st_ino, walk.git),
-            repository=None if store is None or repository is None else git_state(repository),
+            hash_name=hash_name(repository),
+            tree=Tree(
+                os.fsencode(self._folder), entries, left, walk.own, found.st_dev, found.st_ino, walk.git
+            ),
+            repository=None if repository is None else git_state(repository),
             boot=boot_id(),
         )
-
-    def _store(self, repository: GitFolder | None) -> GitStore | None:
-        """A store that borrows from the repository; None if there is none, or no git."""
-        if repository is None or not self._settings.uses_git:
-            return None
-        try:
-            program()
-        except ToolError:
-            return None
-        store = GitStore(os.path.join(self._into, STORE), hash_name(repository))
-        store.borrow(os.path.join(repository.common, "objects"), os.path.join(self._into, OBJECTS_FOLDER))
-        return store
-
-    def _may_leave(
-        self, store: GitStore | None, repository: GitFolder | None
-    ) -> Callable[[bytes, bytes], bool]:
-        found = None if store is None or repository is None else store.ignored(repository)
-        if found is None:
-            return lambda path, name: name in WELL_KNOWN
-        known = found
-        return lambda path, name: path in known
 
     def _walk(self, opened: int, may_leave: Callable[[bytes, bytes], bool], settled_ns: int) -> Walk:
         settings = self._settings
@@ -128,9 +104,22 @@ class Taking:
         return walk
 
 
-def _keep(
-    contents: Contents, top: int, where: bytes, entries: Sequence[Entry]
-) -> tuple[list[Entry], list[LeftOut]]:
+def _has_git() -> bool:
+    try:
+        program()
+    except ToolError:
+        return False
+    return True
+
+
+def _may_leave(blobs: Blobs, repository: GitFolder | None) -> Callable[[bytes, bytes], bool]:
+    known = None if repository is None else blobs.ignored(repository)
+    if known is None:
+        return lambda path, name: name in WELL_KNOWN
+    return lambda path, name: path in known
+
+
+def _keep(blobs: Blobs, top: int, entries: Sequence[Entry]) -> tuple[list[Entry], list[LeftOut]]:
     """Keep what the files among the entries hold: all entries with it, and the files that could not be read,
     or were changed meanwhile again and again."""
     kept: dict[bytes, Entry] = {}
@@ -138,7 +127,7 @@ def _keep(
     left_out: list[LeftOut] = []
     for is_last in (False, True):
         again: list[Entry] = []
-        for entry, content in zip(rest, contents.keep(top, where, [e.path for e in rest]), strict=True):
+        for entry, content in zip(rest, blobs.keep(top, [e.path for e in rest]), strict=True):
             now = _restat(top, entry)
             if content is not None and now == entry:
                 kept[entry.path] = msgspec.structs.replace(entry, content=content)

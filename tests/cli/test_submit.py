@@ -1,0 +1,126 @@
+"""`placet submit`: a run is stored for workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placet.app.app import open_records
+from placet.engine.opening import open_engine
+from placet.engine.protocol import State
+from placet.engine.sql import SqlSubmissions
+from placet.runtime.sync import run_sync
+from tests.cli.conftest import Placet
+
+
+def test_the_same_plan_under_the_same_key_is_one_run(placet: Placet, plan: Callable[..., Path]) -> None:
+    """Also one that leaves ids and its time to be made up."""
+    written = plan({"type": "tool_call", "tool": "echo", "parameters": {"text": "hi"}})
+    command = ("submit", written, "--key", "k", "--db", "x.db", "--json")
+
+    first, second = placet(*command), placet(*command)
+    other = placet("submit", plan({"type": "state_read", "parameters": {"key": "a"}}), *command[2:])
+
+    assert (first.code, second.code, other.code) == (0, 0, 2)
+    assert first.json["run_id"] == second.json["run_id"]
+    listed = [placet("runs", "list", *more, *command[4:]) for more in ((), ("--status", "waiting"))]
+    assert [len(each.json["submitted"]) for each in listed] == [1, 0]
+
+
+def test_a_submitted_run_that_was_resumed_by_hand_is_over_for_its_workers(
+    placet: Placet, plan: Callable[..., Path], tmp_path: Path
+) -> None:
+    db = str(tmp_path / "x.db")
+    written = plan({"type": "tool_call", "tool": "write_file", "parameters": {"path": "a", "text": "b"}})
+    asked = ("--permissions", "read_only", "--run-id", "r", "--db", db)
+    assert placet("submit", written, *asked).code == 0
+    assert placet("worker", "--burst", "--db", db).code == 0
+    with open_records(db, writes=True) as records:
+        (approval,) = records.approvals.pending()
+        records.approvals.decide(approval.id, "once", by="ann")
+
+    resumed = placet("resume", "r", "--db", db)
+    placet("worker", "--burst", "--db", db)
+
+    assert resumed.code == 0, resumed.err
+    assert placet("workers", "--db", db, "--json").json["queues"] == {"default": {"ended": 1}}
+
+
+def test_run_that_waits_for_a_person_is_canceled_without_a_worker(
+    placet: Placet, plan: Callable[..., Path], tmp_path: Path
+) -> None:
+    db = ("--db", str(tmp_path / "x.db"))
+    written = plan({"type": "tool_call", "tool": "write_file", "parameters": {"path": "a", "text": "b"}})
+    assert placet("submit", written, "--permissions", "read_only", "--run-id", "r", *db).code == 0
+    assert placet("worker", "--burst", *db).code == 0
+
+    canceled = placet("runs", "cancel", "r", *db, "--json")
+    shown = placet("runs", "show", "r", *db, "--json").json
+    again = placet("runs", "cancel", "r", *db)
+
+    assert (canceled.code, canceled.json["was"], canceled.json["state"]) == (0, "waiting", "canceled")
+    assert (shown["status"], shown["submission"]["state"]) == ("canceled", "canceled")
+    assert [each["status"] for each in shown["result"]["results"]] == ["skipped"]
+    assert [each["command"] for each in shown["next"]] == [f"placet resume r --db {db[1]}"]
+    assert placet("approvals", "list", *db, "--json").json["approvals"] == []
+    assert again.code == 1
+    assert "'r'" in again.err
+
+    assert placet("runs", "retry", "r", *db).code == 0
+    assert placet("worker", "--burst", *db).code == 0
+    assert placet("runs", "show", "r", *db, "--json").json["status"] == "waiting"
+
+
+def test_decision_that_comes_while_a_run_is_canceled_leaves_it_to_a_worker(
+    placet: Placet, plan: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = str(tmp_path / "x.db")
+    written = plan({"type": "tool_call", "tool": "write_file", "parameters": {"path": "a", "text": "b"}})
+    assert placet("submit", written, "--permissions", "read_only", "--run-id", "r", "--db", db).code == 0
+    assert placet("worker", "--burst", "--db", db).code == 0
+    real = SqlSubmissions.cancel
+
+    def decided_first(self: SqlSubmissions, *given: Any, **more: Any) -> State | None:
+        assert self.wake_waiting("r")
+        return real(self, *given, **more)
+
+    with open_engine(db) as engine, monkeypatch.context() as patched:
+        patched.setattr(SqlSubmissions, "cancel", decided_first)
+        accepted = run_sync(engine.cancel("r", "no longer wanted"))
+    between = placet("runs", "show", "r", "--db", db, "--json").json
+    assert placet("worker", "--burst", "--db", db).code == 0
+    after = placet("runs", "show", "r", "--db", db, "--json").json
+
+    assert accepted
+    assert (between["status"], between["submission"]["state"]) == ("waiting", "queued")
+    assert between["next"] == []
+    assert "being canceled" in between["submission"]["waits_for"]
+    assert (after["status"], after["submission"]["state"]) == ("canceled", "canceled")
+    assert not (tmp_path / "a").exists()
+
+
+def test_id_that_is_not_known_and_one_that_is_not_unique_are_told_apart(
+    placet: Placet, plan: Callable[..., Path]
+) -> None:
+    written = plan({"type": "tool_call", "tool": "echo", "parameters": {"text": "hi"}})
+    for name in ("run-1", "run-2"):
+        assert placet("submit", written, "--run-id", name, "--db", "x.db").code == 0
+
+    unknown, several = (placet("runs", "cancel", each, "--db", "x.db") for each in ("nope", "run-"))
+
+    assert (unknown.code, several.code) == (2, 2)
+    assert "run-1" in several.err
+    assert "several" not in unknown.err
+
+
+def test_run_that_begins_later_says_when(placet: Placet, plan: Callable[..., Path]) -> None:
+    written = plan({"type": "tool_call", "tool": "echo", "parameters": {"text": "hi"}})
+
+    later = placet("submit", written, "--run-id", "r", "--in", "10m", "--db", "x.db")
+    now = placet("submit", written, "--run-id", "s", "--db", "x.db")
+    shown = [placet("runs", "show", each, "--db", "x.db").out for each in ("r", "s")]
+
+    assert ["begins at" in each for each in (later.err, now.err, *shown)] == [True, False, True, False]
