@@ -41,22 +41,45 @@ def card(page: Page, run: str) -> Any:
     return page.locator("article.decision", has=page.get_by_role("link", name=f"run {run}"))
 
 
+def choose(page: Page, run: str) -> None:
+    """Select what waits in a run, by the keys."""
+    ids = page.locator("article.decision").evaluate_all("cards => cards.map((each) => each.dataset.id)")
+    for each in ids[1 : ids.index(card(page, run).get_attribute("data-id")) + 1]:
+        page.keyboard.press("j")
+        expect(page.locator(f'article[data-id="{each}"]')).to_have_attribute("aria-selected", "true")
+    expect(card(page, run)).to_have_attribute("aria-selected", "true")
+
+
+def deny(served: Served, run: str) -> None:
+    """Deny what waits in a run, on the command line."""
+    (asked,) = [
+        each for each in served.cli("approvals", "list", "--json").json["approvals"] if each["run_id"] == run
+    ]
+    assert served.cli("approvals", "deny", asked["id"], "--reason", "not now").code == 0
+
+
 def test_a_run_lights_up_while_it_executes(served: Served, windows: Windows) -> None:
-    pause = {"tool": "sleep", "parameters": {"seconds": 2}}
-    file = plan(
-        served, "lights", {"id": "first", **pause}, {"id": "second", **pause, "dependencies": ["first"]}
-    )
+    def waits(name: str, **more: Any) -> dict[str, Any]:
+        """An action that goes on until there is a file of its name."""
+        command = f"until [ -e {name} ]; do sleep 0.05; done"
+        return {"id": name, "tool": "shell", "parameters": {"command": command}, **more}
+
+    file = plan(served, "lights", waits("first"), waits("second", dependencies=["first"]))
     page = windows().open("#/runs")
 
-    running = served.begin("run", file, "--run-id", "lights-1")
+    running = served.begin("run", file, "--run-id", "lights-1", "--permissions", "full_access")
     page.locator('a[data-run="lights-1"]').click()
     page.get_by_role("tab", name=re.compile("Graph")).click()
-    node = page.locator(".node")
+    executing, succeeded = (page.locator(f'.node[data-status="{each}"]') for each in ("executing", "succeeded"))
 
-    expect(page.locator('.node[data-status="executing"]')).to_have_count(1)
-    expect(page.locator('.node[data-status="succeeded"]')).to_have_count(1)
-    expect(page.locator('.node[data-status="succeeded"]')).to_have_count(2)
-    expect(node).to_have_count(2)
+    expect(executing).to_have_count(1)
+    expect(succeeded).to_have_count(0)
+    (served.work / "first").touch()
+    expect(succeeded).to_have_count(1)
+    expect(executing).to_have_count(1)
+    (served.work / "second").touch()
+    expect(succeeded).to_have_count(2)
+    expect(page.locator(".node")).to_have_count(2)
     assert running.wait(30) == 0
 
 
@@ -81,10 +104,7 @@ def test_decided_on_the_command_line_it_leaves_the_page_and_says_who(
     page = windows().open()
     expect(card(page, run)).to_have_count(1)
 
-    (asked,) = [
-        each for each in served.cli("approvals", "list", "--json").json["approvals"] if each["run_id"] == run
-    ]
-    assert served.cli("approvals", "deny", asked["id"], "--reason", "not now").code == 0
+    deny(served, run)
 
     expect(card(page, run)).to_have_count(0)
     told = page.locator(".decided li", has_text="from_cli.txt")
@@ -217,15 +237,12 @@ def test_keys_choose_views_and_decide(served: Served, windows: Windows) -> None:
     page.keyboard.press("2")
     expect(page.get_by_role("heading", name="Runs")).to_be_visible()
     page.keyboard.press("1")
+    expect(page.get_by_role("heading", name="Needs you")).to_be_visible()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
-    for _ in range(page.locator("article.decision").count()):
-        if card(page, run).get_attribute("aria-selected") == "true":
-            break
-        page.keyboard.press("j")
-    expect(card(page, run)).to_have_attribute("aria-selected", "true")
+    choose(page, run)
     page.keyboard.press("?")
     page.keyboard.press("d")  # closes the list of keys, and decides nothing
     expect(page.get_by_role("dialog")).to_have_count(0)
@@ -238,6 +255,24 @@ def test_keys_choose_views_and_decide(served: Served, windows: Windows) -> None:
     page.keyboard.up("d")
     page.evaluate("new Promise((done) => setTimeout(done, 100))")
     assert len(posted) == 1
+
+
+def test_a_key_decides_what_was_chosen_whatever_others_decide(served: Served, windows: Windows) -> None:
+    above, run, below = (waiting_run(served, f"chosen_{name}") for name in ("above", "it", "below"))
+    page = windows().open()
+    expect(card(page, below)).to_have_count(1)
+    choose(page, run)
+
+    deny(served, above)
+    expect(card(page, above)).to_have_count(0)
+    expect(card(page, run)).to_have_attribute("aria-selected", "true")
+
+    deny(served, run)
+    expect(card(page, run)).to_have_count(0)
+    expect(page.locator('article.decision[aria-selected="true"]')).to_have_count(0)
+    page.keyboard.press("d")  # was meant for what has just gone
+    page.keyboard.press("j")
+    expect(card(page, below)).to_have_attribute("aria-selected", "true")
 
 
 def test_address_that_means_nothing_is_told(windows: Windows) -> None:

@@ -1,5 +1,5 @@
 // The frame of the page: navigation, the view that the address names, live connection, keyboard.
-import { html, render, signal, useEffect, useState } from "./html.js";
+import { html, render, signal, useEffect, useLayoutEffect, useState } from "./html.js";
 import { ApiError, get, logIn } from "./api.js";
 import { connected, on, start } from "./live.js";
 import { Problem, Toasts } from "./parts.js";
@@ -20,7 +20,7 @@ const VIEWS = [["needs", "Needs you", Needs], ["runs", "Runs", Runs], ["code", "
 const failed = signal(null);
 
 function Page() {
-  useEffect(() => shortcuts({
+  useLayoutEffect(() => shortcuts({
     ...Object.fromEntries(VIEWS.map(([view, label], index) => [String(index + 1), [label, () => go(view)]])),
     n: ["new", () => go("start")],
     "/": ["search", () => document.querySelector("main input[type=search], main select")?.focus()],

@@ -32,7 +32,7 @@ export function link(view, id, more = {}) {
 
 export const go = (...place) => { location.hash = link(...place); };
 
-const keyOf = (item) => `${item.kind}/${item.id}`;
+export const keyOf = (item) => `${item.kind}/${item.id}`;
 let fetching = null;
 let queued = null;
 
