@@ -70,7 +70,9 @@ def test_a_run_lights_up_while_it_executes(served: Served, windows: Windows) -> 
     running = served.begin("run", file, "--run-id", "lights-1", "--permissions", "full_access")
     page.locator('a[data-run="lights-1"]').click()
     page.get_by_role("tab", name=re.compile("Graph")).click()
-    executing, succeeded = (page.locator(f'.node[data-status="{each}"]') for each in ("executing", "succeeded"))
+    executing, succeeded = (
+        page.locator(f'.node[data-status="{each}"]') for each in ("executing", "succeeded")
+    )
 
     expect(executing).to_have_count(1)
     expect(succeeded).to_have_count(0)
