@@ -13,16 +13,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from placet import __version__
 from placet.app.app import Records, open_records
 from placet.app.governance import examine
 from placet.app.trust import trust
 from placet.app.work import PlanJob
+from placet.engine.dbos_transport import SCHEMA
 from placet.engine.protocol import SubmitOptions
 from placet.engine.queue_engine import QueueEngine
 from placet.engine.submission import Submission
+from placet.engine.temporal_transport import TemporalTransport
 from placet.runtime.scope import Scope
 from tests.warm import Warm
 
@@ -217,6 +221,32 @@ class Fleet:
             except sqlite3.OperationalError:
                 return False
             return True
+
+    def are_enqueued(self, *run_ids: str) -> None:
+        """Wait until the transport has the tickets of these runs, as far as no worker has claimed them: until
+        then a worker only means to enqueue them, and they are in no order."""
+        self.until(lambda: self._are_placed(run_ids))
+        found = [self.engine.submissions.get(each) for each in run_ids]
+        tickets = [each.ticket(__version__) for each in found if each is not None and each.state == "queued"]
+        if "--temporal" in self._options:
+            transport = TemporalTransport(self._options[self._options.index("--temporal") + 1])
+            try:
+                self.until(lambda: not transport.lost(tickets))
+            finally:
+                transport.close()
+        elif not self.url.startswith("sqlite"):
+            sql = f"SELECT count(*) FROM {SCHEMA}.workflow_status WHERE workflow_uuid = ?"
+            known = partial(
+                self.records.database.read, lambda t: [t.execute(sql, (each.id,)) for each in tickets]
+            )
+            self.until(lambda: all(rows[0][0] for rows in known()))
+        time.sleep(
+            0.3
+        )  # A cluster acknowledges before it sorts, and a worker of one process after it stored.
+
+    def _are_placed(self, run_ids: Sequence[str]) -> bool:
+        sql = "SELECT 1 FROM submissions WHERE run_id = ? AND placed IS NOT NULL"
+        return self.records.database.read(lambda t: all(t.execute(sql, (each,)) for each in run_ids))
 
     def effects(self) -> list[str]:
         """What has happened so far."""

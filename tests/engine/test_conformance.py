@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import queue
 import signal
@@ -153,13 +152,12 @@ async def test_killed_workers_run_is_handed_over_and_does_not_wait_behind_the_ba
     fleet.until(fleet.effects)
     before = await fleet.submit(fleet.plan(("look", "b")), priority=1)
     backlog = [await fleet.submit(fleet.plan(("act", "c"))) for _ in range(4)]
-    fleet.until(lambda: all(_placed(fleet, each) for each in (before, *backlog)))
+    fleet.are_enqueued(before, *backlog)
     first.kill()
 
     second = fleet.start(concurrency=1)
     second.until("handed_over", runs=1)
-    fleet.until(lambda: _placed(fleet, run_id))
-    await asyncio.sleep(0.3)  # It is with the transport a moment later.
+    fleet.are_enqueued(run_id)
     for name in ("a", "b"):
         fleet.go(name)
     ended = [fleet.stands(each, "ended") for each in (run_id, before, *backlog)]
@@ -189,8 +187,7 @@ async def test_priority_goes_first_within_a_tenant(fleet: Fleet) -> None:
     fleet.until(fleet.effects)
     last = [await fleet.submit(fleet.plan(("act", f"last{n}")), priority=5) for n in range(3)]
     first = await fleet.submit(fleet.plan(("act", "first")), priority=1)
-    fleet.until(lambda: all(_placed(fleet, each) for each in (*last, first)))
-    await asyncio.sleep(0.3)  # It is with the transport a moment later.
+    fleet.are_enqueued(*last, first)
     fleet.go("a")
     for each in (*last, first):
         fleet.stands(each, "ended")
@@ -290,7 +287,7 @@ async def test_queued_runs_outlast_the_worker_that_placed_them(fleet: Fleet) -> 
     held = await fleet.submit(fleet.plan(("look", "a")))
     fleet.until(fleet.effects)
     queued = await fleet.submit(fleet.plan(("act", "b")))
-    fleet.until(lambda: _placed(fleet, queued))
+    fleet.are_enqueued(queued)
     first.end()
     fleet.go("a")
     fleet.start()
@@ -311,16 +308,6 @@ async def test_what_workers_of_a_gone_version_placed_is_placed_anew(fleet: Fleet
     ended = fleet.stands(run_id, "ended")
 
     assert (ended.outcome, ended.number) == ("succeeded", 2)
-
-
-def _placed(fleet: Fleet, run_id: str) -> bool:
-    return bool(
-        fleet.engine.submissions.database.read(
-            lambda t: t.execute(
-                "SELECT 1 FROM submissions WHERE run_id = ? AND placed IS NOT NULL", (run_id,)
-            )
-        )
-    )
 
 
 async def test_ticket_that_the_transport_does_not_know_is_replaced(fleet: Fleet) -> None:
