@@ -10,6 +10,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
+from placet.safe_text import clean
 from tests.page.conftest import PATIENCE_MS, Window
 from tests.page.serving import Served
 
@@ -114,6 +115,41 @@ def test_decided_on_the_command_line_it_leaves_the_page_and_says_who(
     expect(told).to_contain_text("not now")
 
 
+def test_who_decided_is_said_though_the_log_says_it_later(windows: Windows) -> None:
+    """What waits is read from a table that is written before the log, and may be read in between."""
+    question = {
+        "kind": "question",
+        "id": "q",
+        "run_id": "r",
+        "title": "Which?",
+        "text": "Which?",
+        "asked_at": 1.0,
+    }
+    waiting = [question]
+    window = windows()
+    window.context.route(
+        "**/api/v1/needs-you", lambda route: route.fulfill(json={"items": waiting, "count": len(waiting)})
+    )
+    page = window.open()
+    expect(page.locator("article.decision")).to_have_count(1)
+
+    def hear(kind: str, data: Any) -> None:
+        """As from the tab that holds the stream."""
+        page.evaluate(
+            "(event) => new BroadcastChannel('placet /api/v1').postMessage(event)",
+            {"type": "event", "id": None, "kind": kind, "data": data},
+        )
+
+    waiting.clear()
+    hear("needs", {"run_ids": ["r"]})
+    told = page.locator(".decided li")
+    expect(told).to_contain_text("Which?")
+    hear("log", [{"kind": "coding_question_closed", "run_id": "r", "data": {"question": "q", "by": "ann"}}])
+
+    expect(told).to_have_count(1)
+    expect(told).to_contain_text("answered Which? by ann")
+
+
 def test_of_two_browsers_that_decide_one_wins_and_the_other_is_told(served: Served, windows: Windows) -> None:
     run = waiting_run(served, "two")
     one, other = windows().open(), windows().open()
@@ -184,6 +220,58 @@ def test_a_script_tag_stays_text(served: Served, windows: Windows) -> None:
     assert "\u202e" not in told
     assert page.locator("main script, main img").count() == 0
     assert "owned" not in page.title()
+
+
+def test_whatever_a_terminal_is_not_shown_the_page_does_not_show_either(windows: Windows) -> None:
+    page = windows().open()
+
+    seen = page.evaluate(
+        """async () => {
+            const { safe } = await import("./page/text.js");
+            const seen = [];
+            for (let code = 0; code <= 0x10ffff; code++) {
+                const character = String.fromCodePoint(code);
+                if (safe(character) === character) seen.push(code);
+            }
+            return seen;
+        }"""
+    )
+
+    hidden = [
+        code for code in seen if (shown := clean(chr(code), lines=True, tabs=True)) != chr(code) and shown
+    ]
+    assert [f"{code:x}" for code in hidden] == []
+    assert {ord("a"), ord("\n"), ord("\t"), ord("ä"), ord("語"), 0x1F600} <= set(seen)
+
+
+def test_call_that_was_denied_says_what_it_would_have_been_given(served: Served, windows: Windows) -> None:
+    """The log does not have it, its approval has."""
+    run = waiting_run(served, "denied", "<b>private</b>")
+    deny(served, run)
+    served.cli("resume", run)
+    page = windows().open(f"#/runs/{run}?tab=graph")
+
+    page.locator('.node[data-status="rejected"]').click()
+
+    expect(page.locator("aside")).to_contain_text("<b>private</b>")
+
+
+def test_run_is_shown_whatever_it_is_called(served: Served, windows: Windows) -> None:
+    run = "nightly/7, 100%25 <b>"
+    file = plan(served, "odd", write("odd.txt"))
+    page = windows().open("#/runs")
+    served.cli("run", file, "--permissions", "read_only", "--run-id", run)
+
+    page.get_by_text(run).first.click()
+    expect(page.locator(".head .id")).to_have_text(run)
+    expect(page.locator(".live")).to_have_attribute("data-on", "true")
+    card = page.locator("article.decision")
+    card.get_by_role("button", name="Deny").click()
+    expect(card).to_have_count(0)
+    assert served.cli("resume", run).code != 4
+    expect(
+        page.locator('.head .status[data-status="running"], .head .status[data-status="waiting"]')
+    ).to_have_count(0)
 
 
 def test_a_submission_says_why_it_waits(served: Served, windows: Windows) -> None:

@@ -242,6 +242,7 @@ def test_conversation_shows_what_became_of_each_call(served: Served, windows: Wi
     expect(calls.nth(2).locator(".given")).to_contain_text("text=<b>morning</b>")
     expect(calls.nth(2)).to_contain_text("approved by owner")
     expect(calls.nth(3)).to_contain_text("denied by owner")
+    expect(calls.nth(3)).to_contain_text("evening.txt")  # of what did not run the approval knows it
     expect(page.locator(".callcount")).to_have_text("4 calls (2 succeeded, 2 rejected)")
 
 
@@ -285,8 +286,11 @@ def test_coding_question_is_answered_and_its_change_approved(served: Served, win
     told = other.locator(".decided li")
     expect(told.filter(has_text="Which year?")).to_contain_text("answered Which year? by owner")
     expect(card(other, "change", "Move the terms by a year")).to_have_count(1)
-    change.get_by_role("button", name="Approve").click()
+    with page.expect_request("**/decision") as asked:
+        change.get_by_role("button", name="Approve").click()
 
+    # Drafted checks that were still shown somewhere would not approve a change.
+    assert asked.value.post_data_json == {"decision": "approve", "kind": "change"}
     expect(told.filter(has_text="Move the terms by a year")).to_contain_text("by owner")
     expect(card(page, "question", "")).to_have_count(0)
     expect(change).to_have_count(0)
@@ -313,8 +317,10 @@ def test_unknown_outcome_is_settled_with_what_was_answered(served: Served, windo
     unknown.get_by_role("button", name="It was done").click()
     expect(unknown.get_by_role("alert")).to_contain_text("JSON")
     unknown.get_by_label("What it answered").fill('"paid 7"')
-    unknown.get_by_role("button", name="It was done").click()
+    with page.expect_request("**/outcomes") as said:
+        unknown.get_by_role("button", name="It was done").click()
 
+    assert said.value.post_data_json["asked_at"] > 0
     status(page, "succeeded")
     assert (served.work / "paid.txt").read_text() == "paid 7"
     expect(other.locator(".decided li", has_text="pay")).to_contain_text("by owner")

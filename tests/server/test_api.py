@@ -12,7 +12,7 @@ from msgspec import to_builtins
 
 from placet.app.run_export import export_html, fold_run
 from placet.coder.session import Question, Session
-from tests.server.web import Web, opened
+from tests.server.web import WRITE, Web, opened
 
 
 @pytest_asyncio.fixture
@@ -295,3 +295,55 @@ async def test_switch_stops_all_loops_and_says_who(web: Web) -> None:
             break
         await asyncio.sleep(0.01)  # the log is written by a thread of its own
     assert [each.kind for each in logged] == ["loops_stopped", "loops_resumed"]
+
+
+async def test_name_with_a_slash_or_a_comma_is_found(web: Web) -> None:
+    run_id, place = "nightly/7, again", "/runs/nightly%2F7%2C%20again"
+    plan = {"actions": [{"id": "a", "tool": "send", "parameters": {"text": "hello"}}]}
+    result = await web.runtime().execute(plan, run_id=run_id)
+    (item,) = (await web.api("/needs-you"))["items"]
+
+    run = await web.api(place)
+    graph = await web.api(f"{place}/graph")
+    story = await web.api(f"{place}/story")
+    events = await web.api(f"{place}/events")
+    output = await web.api(f"{place}/output?action=x/a")
+    stale = await web.post(f"{place}/outcomes", {"action_id": "a", "choice": "done", "asked_at": 1.0})
+    stream = web.site.stream
+    async with stream.running(), web.client(web.owner) as client:
+        address = "/api/v1/stream?after=0&watch=nightly%252F7%252C%2520again"
+        following = asyncio.create_task(client.get(address))
+        while not stream._live:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        stream.close()
+        watched = await following
+    web.tokens.add("ann/phone")
+    made = await web.post("/tokens/ann%2Fphone/rotate")
+    async with web.client(web.owner) as client:
+        gone = await client.delete("/api/v1/tokens/ann%2Fphone", headers=WRITE)
+
+    assert result.outcome == "waiting"
+    assert item["run_id"] == run["run"]["run_id"] == run_id
+    assert len(graph["keys"]) == 1
+    assert story["lines"]
+    assert {each["run_id"] for each in events["events"]} == {run_id}
+    assert output["missing"]
+    assert (stale.status_code, stale.json()["error"]["code"]) == (409, "conflict")
+    assert f'"run_id":"{run_id}"' in watched.text
+    assert made.status_code == gone.status_code == 200
+
+
+async def test_session_that_has_come_further_is_not_decided_by_what_was_shown_before(web: Web) -> None:
+    """Whoever approves drafted checks has not seen the change."""
+    web.records.sessions.put(Session(id="s", intent="x", repository="/nowhere", state="needs_approval"))
+
+    late, right = [
+        await web.post("/code/s/decision", {"decision": "approve", "kind": kind})
+        for kind in ("contract", "change")
+    ]
+
+    assert (late.status_code, late.json()["error"]["code"]) == (409, "conflict")
+    assert right.status_code == 400  # its repository is not there
+    kept = web.records.sessions.get("s")
+    assert kept is not None
+    assert kept.state == "needs_approval"

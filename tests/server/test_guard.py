@@ -140,6 +140,21 @@ async def test_rotated_and_revoked_tokens_end_at_once(web: Web) -> None:
     assert after.status_code == 401
 
 
+def test_login_code_ends_with_the_token_that_made_it(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    tokens.owner()
+    tokens.add("ann")
+    codes = [tokens.code(), tokens.code("ann")]
+    elsewhere = Tokens(tmp_path)  # such as the command line
+
+    elsewhere.rotate("owner")
+    elsewhere.revoke("ann")
+    elsewhere.add("ann")
+
+    assert [tokens.redeem(each) for each in codes] == [None, None]
+    assert tokens.redeem(tokens.code("ann")) is not None
+
+
 def test_login_code_ends_after_ten_minutes(tmp_path: Path) -> None:
     clock = FakeClock(1000.0)
     tokens = Tokens(tmp_path, clock=clock)

@@ -16,6 +16,7 @@ import pytest_asyncio
 from placet.app.needs import OutcomeUnknown, mark_of
 from placet.app.notify import NotifySettings
 from placet.app.settings import parse_settings
+from placet.coder.session import Session
 from placet.errors import PolicyFileError
 from placet.server.guard import Failures
 from placet.server.links import LINK_S, Links
@@ -118,8 +119,26 @@ async def test_link_for_an_outcome_does_not_decide_a_later_one(
     waiting[:] = [later]
 
     assert (shown, (await open_link(web, code)).status_code) == (200, 404)
-    assert web.site.links.knows("r/a", mark_of(first))
-    assert not web.site.links.knows("r/a", mark_of(later))
+    assert web.site.links.knows("outcome", "r/a", mark_of(first))
+    assert not web.site.links.knows("outcome", "r/a", mark_of(later))
+
+
+async def test_change_of_a_session_is_pushed_though_its_checks_were(web: Web, tmp_path: Path) -> None:
+    """Both have the id of the session, and the link for the checks was never used."""
+    told = tmp_path / "told"
+    settings = NotifySettings(command=("sh", "-c", f'printf "%s\\n" "$1" >> {told}'))
+    pusher = Pusher(web.site, settings, ORIGIN)
+    found = []
+
+    for state in ("contract_proposed", "needs_approval"):
+        web.records.sessions.put(Session(id="s", intent="mend it", repository="/r", state=state))  # type: ignore[arg-type]
+        pusher.look()
+        await pusher.end()
+        codes = [each.rpartition("/")[2] for each in told.read_text().split()]
+        found.append([(await open_link(web, each)).status_code for each in codes])
+
+    assert found == [[200], [404, 200]]
+    assert (await open_link(web, codes[-1])).json()["item"]["kind"] == "change"
 
 
 async def test_page_of_another_site_cannot_use_a_link(web: Web) -> None:

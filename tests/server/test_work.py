@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
 from placet.app.trust import snapshot, trust
+from placet.app.work import RoundJob
+from placet.errors import RunHeld
+from placet.loops.timetable import Slot
+from placet.server.api.starting import interrupted_round
+from placet.storage.lease import Holder, Lease, holder
 from tests.coder.workbench import git, make_repository
 from tests.page.filling import AGENT, CHECK, LOOP, call
 from tests.server.test_starting import Desk
@@ -247,3 +254,21 @@ async def test_tenants_start_no_rounds(office: Office) -> None:
 
     assert (await office.post("/runs", body, token=token)).status_code == 400
     assert (await office.api("/rounds"))["rounds"] == []
+
+
+def test_round_that_a_living_process_runs_is_refused_before_anything_is_submitted(office: Office) -> None:
+    here = holder("loop")
+    job = RoundJob(folder=str(office.folder), loop="keep-terms")
+
+    def held_by(who: Holder) -> None:
+        lease = Lease(holder=who, until=time.time() + 60)
+        slot = Slot(key="k", name="keep-terms", repository=str(office.folder), round="r", lease=lease)
+        office.records.timetable.change("k", lambda *_: (slot, None))
+
+    held_by(here)
+    with pytest.raises(RunHeld):
+        interrupted_round(office.site, job)
+    held_by(msgspec.structs.replace(here, host="elsewhere"))  # it may be dead: nobody here can know
+    assert interrupted_round(office.site, job) is None
+    held_by(msgspec.structs.replace(here, started="long ago"))  # it is dead
+    assert interrupted_round(office.site, job) == "r"

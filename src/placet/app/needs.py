@@ -29,6 +29,7 @@ from placet.truncation import truncate
 if TYPE_CHECKING:
     from placet.app.app import Records
     from placet.approvals.approval import Approval
+    from placet.durable.sql import RunSummary
     from placet.redaction import Redactor
 
 MOST = 500
@@ -141,10 +142,20 @@ Need: TypeAlias = (
 """Something that waits for a person, told apart by `kind`."""
 
 
+def kind_of(item: Need) -> str:
+    """Return the kind of something that waits, as `kind` names it."""
+    return str(item.__struct_config__.tag)
+
+
 def mark_of(item: Need) -> str | None:
     """Return what tells this from a later one about the same thing: an action that is run again may be in
     doubt again. None where there is no later one."""
     return repr(item.asked_at) if isinstance(item, OutcomeUnknown) else getattr(item, "fingerprint", None)
+
+
+def asked_since(summary: RunSummary) -> float:
+    """Return since when a run that waits has waited, in seconds since the epoch."""
+    return summary.ended or summary.begun
 
 
 def needs(records: Records, redactor: Redactor, *, tenant: str | None = None) -> list[Need]:
@@ -247,7 +258,7 @@ def _outcomes(records: Records, redactor: Redactor, tenant: str | None) -> Itera
                         id=f"{summary.run_id}/{wait.action_id}",
                         run_id=summary.run_id,
                         title=redactor.cut(f"{wait.action_id}: {wait.reason}", _TITLE),
-                        asked_at=summary.ended or summary.begun,
+                        asked_at=asked_since(summary),
                         action_id=wait.action_id,
                         reason=redactor.text(wait.reason),
                         needs_output=wait.needs_output,

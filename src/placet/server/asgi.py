@@ -176,7 +176,7 @@ def make_app(
         return failure(405, "method", f"{request.method} is not used at {request.url.path}.")
 
     routes: list[BaseRoute] = [
-        *(each.route(site) for each in ENDPOINTS),
+        *(each.route(site) for each in sorted(ENDPOINTS, key=lambda each: each.ends_in_a_name)),
         Route("/login", login, methods=["GET"]),
         Route("/login", enter, methods=["POST"]),
         Route("/", page_file, methods=["GET"]),

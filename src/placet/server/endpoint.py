@@ -100,7 +100,14 @@ class Endpoint(NamedTuple):
             except PlacetError as error:
                 return of_error(error, site.redactor.text(str(error)))
 
-        return Route(BASE + self.path, respond, methods=[self.method], name=f"{self.method} {self.path}")
+        # Names of runs and tokens may hold a slash, which arrives here decoded.
+        path = re.sub(r"{(\w+)}", r"{\1:path}", BASE + self.path)
+        return Route(path, respond, methods=[self.method], name=f"{self.method} {self.path}")
+
+    @property
+    def ends_in_a_name(self) -> bool:
+        """Whether it takes all that follows, so that it comes after those that name more of the path."""
+        return self.path.endswith("}")
 
     async def _respond(self, site: Site, request: Request) -> Response:
         token: Token | None = getattr(request.state, "token", None)
@@ -243,7 +250,7 @@ def describe(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
                 "required": each.body is not Nothing,
                 "content": {"application/json": {"schema": by_type[each.body]}},
             }
-        paths.setdefault(BASE + re.sub(r":\w+}", "}", each.path), {})[each.method.lower()] = about
+        paths.setdefault(BASE + each.path, {})[each.method.lower()] = about
     return {
         "openapi": "3.1.0",
         "info": {"title": "Placet", "version": version},

@@ -67,10 +67,12 @@ class Links:
             self._store([*self._read(), made])
         return code, expires_at
 
-    def knows(self, need: str, fingerprint: str | None) -> bool:
+    def knows(self, kind: str, need: str, fingerprint: str | None) -> bool:
         """Whether there is a link for something, that was not used."""
+        # The checks of a coding session and its change have one id, and each is a question of its own.
+        wanted = (kind, need, fingerprint)
         with self._lock:
-            return any((each.need, each.fingerprint) == (need, fingerprint) for each in self._read())
+            return any((each.kind, each.need, each.fingerprint) == wanted for each in self._read())
 
     def find(self, code: str) -> Link | None:
         """The link, if it is good. Uses nothing up."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from placet.app.needs import Need, mark_of, needs
+from placet.app.needs import Need, kind_of, mark_of, needs
 from placet.app.notify import Notification, NotifySettings, send
 from placet.errors import PlacetError
 from placet.events.event import Event
@@ -60,10 +60,14 @@ class Pusher:
     def _new(self) -> list[Notification]:
         site = self._site
         waiting = needs(site.records, site.redactor)
-        return [self._notification(each) for each in waiting if not site.links.knows(each.id, mark_of(each))]
+        return [
+            self._notification(each)
+            for each in waiting
+            if not site.links.knows(kind_of(each), each.id, mark_of(each))
+        ]
 
     def _notification(self, item: Need) -> Notification:
-        kind = str(item.__struct_config__.tag)
+        kind = kind_of(item)
         code, expires_at = self._site.links.make(
             kind,
             item.id,

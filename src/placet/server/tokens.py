@@ -77,8 +77,9 @@ class Tokens:
         self._lock = threading.Lock()
         self._seen: tuple[int, int] | None = None
         self._known: list[Token] = []
-        self._codes: dict[str, tuple[str, float]] = {}
-        """By the digest of each code, the token that it stands for, and until when."""
+        self._codes: dict[str, tuple[str, str, float]] = {}
+        """By the digest of each code, the name and the digest of the token that it stands for, and until
+        when."""
 
     @property
     def folder(self) -> Path:
@@ -180,32 +181,34 @@ class Tokens:
     # Browsers
 
     def code(self, name: str = OWNER) -> str:
-        """A one-time code by which a browser gets a token of its own, as good as the named one."""
+        """A one-time code by which a browser gets a token of its own, as good as the named one is now: once
+        that is rotated or revoked the code is none."""
         made = secrets.token_urlsafe(32)
         with self._lock:
             now = self._clock()
-            self._codes = {key: kept for key, kept in self._codes.items() if now < kept[1]}
-            self._codes[_digest(made)] = (name, now + CODE_S)
+            base = next((t for t in self._read() if t.name == name and t.of is None), None)
+            self._codes = {key: kept for key, kept in self._codes.items() if now < kept[2]}
+            self._codes[_digest(made)] = (name, base.digest if base is not None else "", now + CODE_S)
         return made
 
     def redeem(self, code: str) -> str | None:
         """A new token for the browser that brings a code; None if the code is used, too old, or none."""
         with self._lock:
-            name, until = self._codes.pop(_digest(code), ("", 0.0))
-        return self._browser(name) if self._clock() < until else None
+            name, digest, until = self._codes.pop(_digest(code), ("", "", 0.0))
+        return self._browser(name, digest) if self._clock() < until else None
 
     def enter(self, secret: str) -> str | None:
         """A new token for the browser that brings a token, as good as that one; None if it is none that
         holds."""
         token = self.find(secret)
-        return self._browser(token.name) if token is not None and token.of is None else None
+        return self._browser(token.name, token.digest) if token is not None and token.of is None else None
 
-    def _browser(self, name: str) -> str | None:
+    def _browser(self, name: str, digest: str) -> str | None:
         with self._lock, locked(self._folder):
             now = self._clock()
             known = [t for t in self._read() if t.expires_at is None or now < t.expires_at]
             base = next((t for t in known if t.name == name and t.of is None), None)
-            if base is None:
+            if base is None or not hmac.compare_digest(base.digest, digest):
                 return None
             made, secret = _new(name, base.tenant, base.rights, now, of=name, expires_at=now + BROWSER_S)
             browsers = sorted((t for t in known if t.of == name), key=lambda t: t.created_at)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from placet.app.coder import session_data
 from placet.app.decisions import decide_session
-from placet.coder.session import Session
+from placet.coder.session import Session, State
 from placet.errors import UnknownRun, UsageError
 from placet.server.answers import Conflict, NotFound
 from placet.server.api.decisions import Reason
@@ -44,6 +45,8 @@ class SessionDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     decision: Literal["approve", "deny", "cancel"]
     reason: Reason = ""
+    kind: Literal["contract", "change"] | None = None
+    """What the person was shown: of a session that has come further since, nothing is decided."""
 
 
 class SessionStands(msgspec.Struct, frozen=True):
@@ -65,6 +68,10 @@ class AnsweredQuestion(msgspec.Struct, frozen=True):
     id: str
     run_id: str
     answered: bool
+
+
+_ASKING: Mapping[str, State] = {"contract": "contract_proposed", "change": "needs_approval"}
+"""The state in which a session asks about its checks, and about its change."""
 
 
 def _session(call: ApiCall) -> Session:
@@ -121,6 +128,8 @@ async def decide(call: ApiCall) -> SessionStands:
     said: SessionDecision = call.body
     site = call.site
     session = await asyncio.to_thread(_session, call)
+    if said.kind is not None and session.state != _ASKING[said.kind]:
+        raise Conflict(f"That does not wait any more: the session is {session.state} by now.")
     try:
         made = await asyncio.to_thread(
             decide_session,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from placet.app import decisions
-from placet.app.needs import Need, mark_of, needs
+from placet.app.needs import Need, kind_of, mark_of, needs
 from placet.engine.protocol import Engine
 from placet.errors import UsageError
 from placet.runtime.journal import Decision
@@ -41,9 +41,8 @@ class LinkAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The answer to a question."""
     choice: Literal["done", "retry", "fail"] | None = None
     """What became of an action."""
-    action_id: str | None = None
     output: Any | msgspec.UnsetType = msgspec.UNSET
-    fingerprint: str | None = None
+    """What it answered, if it is `done`."""
 
 
 class LinkUsed(msgspec.Struct, frozen=True):
@@ -71,16 +70,12 @@ def _found(call: ApiCall) -> tuple[Link, Need]:
         site.failures.note(call.client)
         raise NotFound("This link is not good, or not any more: it works once, and for a day.")
     waiting = needs(site.records, site.redactor, tenant=link.tenant)
-    item = next((each for each in waiting if _kind(each) == link.kind and each.id == link.need), None)
+    item = next((each for each in waiting if kind_of(each) == link.kind and each.id == link.need), None)
     if item is None or link.fingerprint not in (None, mark_of(item)):
         raise NotFound(
             "What this link is for does not wait any more: somebody has decided, or its time is up."
         )
     return link, item
-
-
-def _kind(item: Need) -> str:
-    return str(item.__struct_config__.tag)
 
 
 def show(call: ApiCall) -> LinkShown:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -47,7 +48,7 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run: str | None = None
     """Only this run."""
     watch: str | None = None
-    """Runs, with commas between them, of which changes of the view are sent too."""
+    """Runs, percent-encoded and with commas between them, of which changes of the view are sent too."""
 
 
 def health(call: ApiCall) -> Health:
@@ -72,7 +73,7 @@ async def stream(call: ApiCall) -> Response:
     """Live updates, as server-sent events."""
     query: StreamQuery = call.query
     after = call.last_event_id if call.last_event_id is not None else query.after
-    runs = list(dict.fromkeys(each for each in (query.watch or "").split(",") if each))
+    runs = list(dict.fromkeys(unquote(each) for each in (query.watch or "").split(",") if each))
     if len(runs) > MOST_WATCHED:
         raise InputError(f"At most {MOST_WATCHED} runs can be watched at once.")
     for run_id in runs:

@@ -10,18 +10,19 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from placet.app.decisions import decide_session
+from placet.app.needs import asked_since
 from placet.app.work import CodeJob, Job, RoundJob, scope_of
 from placet.coder.store_sql import has_sessions
 from placet.engine.protocol import Engine, SubmitOptions
-from placet.errors import UsageError
+from placet.errors import RunHeld, UsageError
 from placet.loops.sql import has_rounds
 from placet.loops.timetable import is_held
 from placet.runtime.journal import Decision
-from placet.server.answers import Draining, Forbidden
+from placet.server.answers import Conflict, Draining, Forbidden
 from placet.server.api.decisions import Reason
 from placet.server.endpoint import ApiCall, Endpoint
 from placet.server.site import Site
-from placet.storage.lease import StopRequest
+from placet.storage.lease import Holder, StopRequest, holder, is_dead
 from placet.trace_context import join_trace
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200_000)]
@@ -60,6 +61,8 @@ class ActionOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     choice: Literal["done", "retry", "fail"]
     output: Any | msgspec.UnsetType = msgspec.UNSET
     """What it answered, if it is `done`."""
+    asked_at: float | None = None
+    """`asked_at` of what was shown: an action that was run again, and is in doubt again, is not decided."""
 
 
 def engine_of(call: ApiCall) -> Engine:
@@ -91,20 +94,40 @@ async def start(call: ApiCall) -> RunStarted:
             "without asking. Leave `permissions` and `yes_to` out: the settings of the folder hold."
         )
     engine = engine_of(call)
-    found = await asyncio.to_thread(_interrupted, call, job) if isinstance(job, RoundJob) else None
+    found = await asyncio.to_thread(interrupted_round, call.site, job) if isinstance(job, RoundJob) else None
     if found is not None:
         return RunStarted(await engine.wake(found))
     with join_trace(call.traceparent):
         return RunStarted(await engine.submit(job, SubmitOptions(scope=scope)))
 
 
-def _interrupted(call: ApiCall, job: RoundJob) -> str | None:
-    """The round of a loop that was interrupted: it comes first, under its own id."""
-    for slot in call.site.records.timetable.slots():
-        is_ours = slot.name == job.loop and Path(job.folder).is_relative_to(slot.repository)
-        if is_ours and slot.round and not is_held(slot, time.time()):
+def interrupted_round(site: Site, job: RoundJob) -> str | None:
+    """The round of a loop that was interrupted: it comes first, under its own id.
+
+    Raises:
+        RunHeld: a round is being run by a process that is surely alive.
+    """
+    for slot in site.records.timetable.slots():
+        if slot.name != job.loop or not Path(job.folder).is_relative_to(slot.repository):
+            continue
+        if is_held(slot, time.time()):
+            # A worker would wait for as long as its holder may be dead: nobody has to, where that is known.
+            if slot.lease.holder is not None and _is_surely_alive(slot.lease.holder):
+                who = slot.lease.holder.words
+                raise RunHeld(
+                    f"A round of the loop '{slot.name}' is being run by {who}. Wait until it has ended, or "
+                    "stop it."
+                )
+        elif slot.round:
             return slot.round
     return None
+
+
+def _is_surely_alive(other: Holder) -> bool:
+    """Whether a process is alive, as far as that can be known from here."""
+    here = holder("")
+    is_near = (other.host, other.boot, other.space) == (here.host, here.boot, here.space)
+    return is_near and bool(other.boot and other.started) and not is_dead(other)
 
 
 async def say(call: ApiCall) -> RunStarted:
@@ -123,6 +146,8 @@ async def settle(call: ApiCall) -> RunStarted:
     """Say what became of an action, and go on."""
     said: ActionOutcome = call.body
     run = await asyncio.to_thread(call.site.run, call.token, call.path["run"])
+    if said.asked_at not in (None, asked_since(run)):
+        raise Conflict("The run has gone on since you looked at it. Look at it again before you decide.")
     made = Decision(choice=said.choice, output=said.output, by=call.token.name)
     return RunStarted(await engine_of(call).wake(run.run_id, decide={said.action_id: made}))
 

@@ -4,7 +4,8 @@
 // 1. All of it is from fields of the state of the run; no sentence is read.
 // 2. A call that did not do what was asked never looks like one that did.
 import { html } from "./html.js";
-import { Chip, Status, Value } from "./parts.js";
+import { get, segment } from "./api.js";
+import { Chip, Status, Value, useFetched } from "./parts.js";
 import { cut, duration, plural, pretty, safe } from "./text.js";
 
 const GIVEN = new Set(["once", "always", "edits"]); // answers that let a call run
@@ -33,10 +34,16 @@ export function Call({ tool, action, status, approval }) {
   return html`<li class="call" data-status=${status} data-tool=${safe(tool)}>
     <div class="chips"><${Status} value=${status} /><strong>${safe(tool)}</strong>${given && html`<code class="given" title=${cut(pretty(action.parameters), 2000)}>${cut(given, 4 * SHORT)}</code>`}
       ${action?.exit_code ? html`<${Chip} tone="bad">exit code ${action.exit_code}</${Chip}>` : null}${action?.cached && html`<${Chip}>from cache</${Chip}>`}<span class="faint">${ENDED.has(status) ? duration(action.duration_ms) : ""}</span></div>
-    <${Decided} approval=${approval} />
+    ${approval && !given && html`<${Asked} approval=${approval} />`}<${Decided} approval=${approval} />
     ${action?.error && approval?.decision !== "deny" && html`<p class="why">${safe(action.error)}</p>`}
     ${action?.text && ENDED.has(status) && !(action.error && action.text.endsWith(action.error)) && html`<details class="value"><summary><span class="label">Output</span> <span class="faint">${cut(action.text, 60)}</span></summary><pre>${safe(action.text)}</pre></details>`}
   </li>`;
+}
+
+// What a call was to be given, of one that did not run: the log has it of those that ran, the approval of the others.
+export function Asked({ approval }) {
+  const { data } = useFetched(() => get(`/approvals/${segment(approval.id)}`), approval.id);
+  return html`<${Value} label="Parameters" value=${data?.item.parameters} />`;
 }
 
 function Decided({ approval }) {

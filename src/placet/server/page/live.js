@@ -7,7 +7,7 @@
 // Keep true:
 // 1. No event is missed or seen twice over a reconnect: the cursor is the last `seq` that arrived.
 // 2. The runs to watch are the union over all tabs; each tab repeats its wish when a new holder asks.
-import { API, get } from "./api.js";
+import { API, get, segment } from "./api.js";
 import { signal } from "./html.js";
 
 export const connected = signal(false);
@@ -21,6 +21,7 @@ let cursor = null;
 let source = null;
 let holds = false;
 let opened = "";
+const MOST = 20; // runs that the server watches for one browser
 
 export function on(kind, listener) {
   if (!listeners.has(kind)) listeners.set(kind, new Set());
@@ -60,9 +61,9 @@ function state(on) {
 }
 
 function address() {
-  const runs = [...new Set([...wishes.values()].flat())].sort();
+  const runs = [...new Set([...wishes.values()].flat())].slice(-MOST).sort();
   const parameters = new URLSearchParams();
-  if (runs.length) parameters.set("watch", runs.join(","));
+  if (runs.length) parameters.set("watch", runs.map(segment).join(","));
   return parameters;
 }
 

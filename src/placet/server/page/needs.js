@@ -11,9 +11,10 @@ const ANSWERS = {
   approval: (item, answer) => post(`/approvals/${segment(item.id)}/decision`, { ...answer, fingerprint: item.fingerprint }),
   round: (item, answer) => post(`/approvals/${segment(item.id)}/decision`, { ...answer, fingerprint: item.fingerprint }),
   question: (item, { text }) => post(`/questions/${segment(item.id)}/answer`, { text }),
-  contract: (item, answer) => post(`/code/${segment(item.id)}/decision`, answer),
-  change: (item, answer) => post(`/code/${segment(item.id)}/decision`, answer),
-  outcome: (item, { choice, output }) => post(`/runs/${segment(item.run_id)}/outcomes`, { action_id: item.action_id, choice, output }),
+  // What is decided is what is shown: a session that has come further since asks about something else.
+  contract: (item, answer) => post(`/code/${segment(item.id)}/decision`, { ...answer, kind: item.kind }),
+  change: (item, answer) => post(`/code/${segment(item.id)}/decision`, { ...answer, kind: item.kind }),
+  outcome: (item, { choice, output }) => post(`/runs/${segment(item.run_id)}/outcomes`, { action_id: item.action_id, choice, output, asked_at: item.asked_at }),
 };
 
 export async function decide(item, answer) {

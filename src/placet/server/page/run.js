@@ -1,7 +1,7 @@
 // One run: conversation, graph, timeline, story, events; live while it goes on.
 import { html, signal, useEffect, useMemo, useRef, useState } from "./html.js";
 import { get, post, query, segment } from "./api.js";
-import { Call, CallCount, callsOf } from "./calls.js";
+import { Asked, Call, CallCount, callsOf } from "./calls.js";
 import { Graph } from "./graph.js";
 import { on, watch } from "./live.js";
 import { Chip, Diff, Empty, LongList, Problem, Status, Value, When, now, toast, useFetched } from "./parts.js";
@@ -137,7 +137,7 @@ function ActionFacts({ run, action, approval, close }) {
     ${action.progress && html`<p>${safe(action.progress.message ?? "")} ${action.progress.total ? `${action.progress.done} of ${action.progress.total}` : action.progress.done ?? ""}</p>`}
     ${action.gates?.length > 0 && html`<div class="why"><span class="label">Decisions</span><ul>${action.gates.map((gate) => html`<li><strong>${safe(gate.by)}</strong> ${safe(gate.decision)}${gate.text ? `: ${safe(gate.text)}` : ""}</li>`)}</ul></div>`}
     ${approval && html`<p>Approval <code>${safe(approval.id)}</code>: ${approval.decision ? html`${safe(approval.decision)} by <strong>${safe(approval.by)}</strong> ${approval.reason ? `“${safe(approval.reason)}”` : ""}` : "waiting"}</p>`}
-    <${Value} label="Parameters" value=${action.parameters} />
+    ${approval && !action.parameters ? html`<${Asked} approval=${approval} />` : html`<${Value} label="Parameters" value=${action.parameters} />`}
     ${action.text != null ? html`<${Value} label="Result" value=${action.text} />` : RAN.has(action.status) && run.kind === "plan" && html`<${Output} run=${run} action=${action} />`}
     ${action.deps?.length > 0 && html`<p><span class="label">After</span> ${action.deps.map((each) => html`<code>${safe(each.slice(action.proposal.length + 1))}</code> `)}</p>`}
     ${action.changes?.length > 0 && html`<p><span class="label">Changed state</span> ${action.changes.map((each) => html`<code>${safe(each)}</code> `)}</p>`}

@@ -53,8 +53,13 @@ async function fetchNeeds() {
 
 // What was decided about things that have no endpoint of their own: as this page said it, or as the log does.
 const said = new Map();
-const learn = (key, outcome) => { if (needs.value?.some((each) => keyOf(each) === key)) said.set(key, outcome); };
-export const decidedHere = (item, status, reason) => said.set(keyOf(item), { status, decided_by: me.value.name, reason });
+export const decidedHere = (item, status, reason) => learn(keyOf(item), { status, decided_by: me.value.name, reason });
+
+// What has left the list already, before it was known who decided, is told anew.
+function learn(key, outcome) {
+  if (needs.value?.some((each) => keyOf(each) === key)) said.set(key, outcome);
+  else decided.value = decided.value.map((each) => (each.status === UNKNOWN && keyOf(each.item) === key ? told(each.item, outcome, each.at) : each));
+}
 
 function learnFrom({ kind, run_id, data = {} }) {
   if (kind === "coding_question_closed") learn(`question/${data.question}`, data.by ? { status: "answered", decided_by: data.by } : { status: "too late" });
@@ -63,15 +68,18 @@ function learnFrom({ kind, run_id, data = {} }) {
 }
 
 async function tellDecided(item) {
-  let outcome = said.get(keyOf(item)) ?? { status: "decided" };
+  let outcome = said.get(keyOf(item)) ?? { status: UNKNOWN };
   said.delete(keyOf(item));
   if (item.kind === "approval" || item.kind === "round") {
     outcome = await get(`/approvals/${segment(item.id)}`).catch(() => outcome);
   }
-  const told = { item, status: outcome.status, by: outcome.decided_by, reason: outcome.reason, at: outcome.decided_at ?? Date.now() / 1000 };
-  decided.value = [told, ...decided.value.filter((each) => keyOf(each.item) !== keyOf(item))].slice(0, 20);
-  toast(`${item.title}: ${told.status}${told.by ? ` by ${told.by}` : ""}`);
+  const newest = told(item, outcome, outcome.decided_at ?? Date.now() / 1000);
+  decided.value = [newest, ...decided.value.filter((each) => keyOf(each.item) !== keyOf(item))].slice(0, 20);
+  toast(`${item.title}: ${newest.status}${newest.by ? ` by ${newest.by}` : ""}`);
 }
+
+const UNKNOWN = "decided"; // it waits no more, and nobody has said why
+const told = (item, { status, decided_by: by, reason }, at) => ({ item, status, by, reason, at });
 
 export function listen() {
   on("log", (events) => events.forEach(learnFrom));

@@ -4,8 +4,10 @@
 // 1. The page never builds markup from text: it is always put in as a text node.
 // 2. Characters that steer a terminal, hide, or reorder what is read are shown as their code points.
 
-// C0 without tab and newline, DEL, C1, soft hyphen, Arabic letter mark, zero-width and direction marks, tags.
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udfff]/g;
+// As `safe_text.py` has them: C0 without tab and newline, DEL, C1, soft hyphen, direction marks, line separators;
+// blanks, fillers, joiners and selectors that nobody sees; half a character; tags. And the two joiners that a terminal
+// is left, because here somebody decides. The selector behind a sign that is an emoji with it stays.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\ud800-\udfff\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]|(?<![#*0-9\xa9\xae\u203c-\u3299\u{1f000}-\u{1faff}])\ufe0f/gu;
 
 export function safe(value) {
   const text = typeof value === "string" ? value : value == null ? "" : JSON.stringify(value);
