@@ -404,6 +404,32 @@ async def test_told_of_the_seal_and_green_without_it_next_time(tmp_path: Path) -
     assert "tests/test_shop.py" in user_text(model.requests[2])
 
 
+@pytest.mark.parametrize(
+    ("spoil", "path", "check"),
+    [
+        (EASY, "tests/test_shop.py", PLAIN),
+        (shell("rm tests/test_shop.py"), "tests/test_shop.py", f"test ! -e tests/test_shop.py || {PLAIN}"),
+        (put("tests/test_new.py", ""), "tests/test_new.py", f"test -e tests/test_new.py || {PLAIN}"),
+    ],
+    ids=["altered", "only in the base", "not in the base"],
+)
+async def test_checks_find_sealed_files_as_in_the_base(
+    spoil: Any, path: str, check: str, tmp_path: Path
+) -> None:
+    """Also in the iteration that changed them: its results are what the model and the person are told."""
+    here = Workbench(tmp_path, FILES)
+
+    script = [spoil, "done", write("notes.txt", "x"), spoil, "done"]
+    with here.coder(script, limits=CodeLimits(iterations=2)) as coder:
+        session = await coder.run("write it", [check])
+
+    first, second = session.attempts[0].iterations
+    assert (first.sealed, second.sealed) == ([path], [path])
+    assert first.tree == session.base
+    assert second.tree != session.base
+    assert [result.passed for each in (first, second) for result in each.results] == [False, False]
+
+
 async def test_the_contract_may_say_that_tests_change(tmp_path: Path) -> None:
     here = Workbench(tmp_path, FILES)
     script = [shell("sed -i 's/== 3/== 4/; s/== 0/== 1/' tests/test_shop.py"), "the tests were wrong"]
