@@ -5,13 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from placet.sandbox.beneath import FOLDER, MAX_LINKS, O_PATH, has_openat2, open_beneath
+from placet.sandbox import beneath
+from placet.sandbox.beneath import FOLDER, MAX_LINKS, has_openat2, open_beneath
 
 WAYS = [pytest.param(True, id="by hand")]
 if has_openat2():
@@ -51,7 +54,7 @@ def root(tmp_path: Path) -> Iterator[int]:
 def opened(root: int, path: str, flags: int = os.O_RDONLY, **options: bool) -> str:
     """What was opened, by inode; or the name of what the kernel said."""
     try:
-        fd = open_beneath(root, path, flags, 0o600, **options)
+        fd = open_beneath(root, path, flags, **options)
     except OSError as error:
         return errno.errorcode[error.errno or 0]
     found = os.fstat(fd)
@@ -120,20 +123,20 @@ def test_what_is_not_is_refused_in_the_words_of_the_kernel(
 
 
 @both_ways
-def test_a_link_itself_is_opened_if_asked_for(root: int, by_hand: bool) -> None:
-    assert opened(root, "out", O_PATH | os.O_NOFOLLOW, by_hand=by_hand) == inode(root, "out")
-    assert opened(root, "to_file", O_PATH, by_hand=by_hand) == inode(root, "a/file")
-    assert opened(root, "to_file", os.O_RDONLY | os.O_NOFOLLOW, by_hand=by_hand) == "ELOOP"
+def test_a_link_in_the_place_of_the_last_name_may_be_refused(root: int, by_hand: bool) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW
+
+    assert opened(root, "to_folder/file", flags, by_hand=by_hand) == inode(root, "a/file")
+    assert opened(root, "to_file", flags, by_hand=by_hand) == "ELOOP"
+    assert opened(root, "out", flags, by_hand=by_hand) == "ELOOP"
 
 
 @both_ways
-def test_a_file_is_made_where_the_path_leads(root: int, by_hand: bool) -> None:
-    flags = os.O_WRONLY | os.O_CREAT
-
-    assert opened(root, "to_folder/new", flags, by_hand=by_hand) == inode(root, "a/new")
-    assert opened(root, "dangling", flags, by_hand=by_hand) == inode(root, "a/none")
-    assert opened(root, "to_file", flags | os.O_EXCL, by_hand=by_hand) == "EEXIST"
-    assert opened(root, "out", flags, by_hand=by_hand) == "EXDEV"
+def test_a_folder_to_start_from_is_opened_through_links(root: int, by_hand: bool) -> None:
+    assert opened(root, "to_folder/b/..", FOLDER, by_hand=by_hand) == inode(root, "a")
+    assert opened(root, "to_folder", FOLDER, by_hand=by_hand) == inode(root, "a")
+    assert opened(root, "to_file", FOLDER, by_hand=by_hand) == "ENOTDIR"
+    assert opened(root, "etc", FOLDER, by_hand=by_hand) == "EXDEV"
 
 
 @both_ways
@@ -158,14 +161,66 @@ def test_no_descriptor_is_left_open(root: int, by_hand: bool) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has links that are more than their text")
 @both_ways
-@pytest.mark.parametrize("path", ["self/root/etc/hostname", "self/cwd", "self/fd/0", "self/exe"])
-def test_the_links_of_proc_lead_nowhere(path: str, by_hand: bool) -> None:
+@pytest.mark.parametrize("path", ["self/root/etc/hostname", "self/cwd", "self/fd/{}", "self/exe"])
+def test_the_links_of_proc_lead_nowhere(root: int, path: str, by_hand: bool) -> None:
     proc = os.open("/proc", FOLDER)
     try:
-        # The one way says that such links are not followed, the other that their text is absolute.
-        assert opened(proc, path, by_hand=by_hand) in ("ELOOP", "EXDEV", "ENOENT")
+        # The kernel says that it follows no such links, whatever keeping beneath a folder implies about them
+        # today; the other way, that their text is absolute.
+        assert opened(proc, path.format(root), by_hand=by_hand) == ("EXDEV" if by_hand else "ELOOP")
     finally:
         os.close(proc)
+
+
+@pytest.mark.skipif(not has_openat2(), reason="paths are walked by hand here")
+@pytest.mark.parametrize("number", [errno.EINTR, errno.EAGAIN])
+@pytest.mark.parametrize("times", [1, 1_000_000], ids=["once", "always"])
+def test_a_kernel_that_could_not_tell_is_asked_again_or_done_without(
+    root: int, number: int, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, said = beneath._openat2(), iter(range(times))
+
+    def openat2(*how: Any) -> int:
+        if next(said, None) is not None:
+            raise OSError(number, os.strerror(number))
+        return ask(*how)
+
+    monkeypatch.setattr(beneath, "_openat2", lambda: openat2)
+
+    assert opened(root, "a/b/../file", by_hand=False) == inode(root, "a/file")
+    assert opened(root, "a/b/far_up", by_hand=False) == "EXDEV"
+
+
+_OPENS_A_TERMINAL = """
+import os, sys
+from placet.sandbox.beneath import FOLDER, open_beneath
+
+open_beneath(os.open("/dev/pts", FOLDER), sys.argv[1], os.O_RDONLY, by_hand=sys.argv[2] == "True")
+try:
+    os.open("/dev/tty", os.O_RDONLY)
+except OSError:
+    print("no terminal")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere terminals have other paths")
+@both_ways
+def test_no_terminal_becomes_that_of_the_process(by_hand: bool) -> None:
+    ours, other = os.openpty()
+    name = os.path.basename(os.ttyname(other))
+
+    # In a session of its own, which has no terminal yet.
+    done = subprocess.run(
+        [sys.executable, "-c", _OPENS_A_TERMINAL, name, str(by_hand)],
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    os.close(ours)
+    os.close(other)
+    assert (done.stdout, done.stderr) == ("no terminal\n", "")
 
 
 @both_ways

@@ -8,7 +8,9 @@ Keep true:
 1. Both ways open the same things and refuse the same things; the tests run on both.
 2. By hand, the kernel gets one name at a time and follows no link. `..` never reaches it.
 3. What leads outside is an `OSError` with EXDEV. No other reason has that number.
-4. A descriptor from here is closed in programs that are started, and opening never waits.
+4. A descriptor from here is closed in programs that are started, opening never waits, and no terminal becomes
+   ours.
+5. Nothing is made here: whoever makes or replaces a file does so by its name in a descriptor of its folder.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from __future__ import annotations
 import errno
 import functools
 import os
-import stat
 import sys
 from collections.abc import Callable
 
@@ -30,7 +31,6 @@ O_PATH: int = getattr(os, "O_PATH", 0)
 FOLDER: int = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 """How to open a folder to start from."""
 
-_WITH_O_PATH: int = O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _IS_LINK = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 """What systems say of a link where none may be, or of a file where a folder must be."""
 
@@ -40,21 +40,20 @@ _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _TRIES = 64
 """How often a path is resolved anew because something was renamed meanwhile, before walking it by hand."""
 
-Openat2 = Callable[[int, bytes, int, int, int], int]
+Openat2 = Callable[[int, bytes, int, int], int]
 
 
-def open_beneath(root: int, path: str, flags: int, mode: int = 0, *, by_hand: bool | None = None) -> int:
+def open_beneath(root: int, path: str, flags: int, *, by_hand: bool | None = None) -> int:
     """A descriptor of `path`, which is relative to the folder that `root` is a descriptor of.
 
-    `by_hand` chooses the way; None takes the kernel's where there is one.
+    `flags` are those of reading, or `FOLDER`. `by_hand` chooses the way; None takes the kernel's where there
+    is one.
 
     Raises:
         OSError: in the kernel's words; EXDEV for what leads outside.
     """
     flags |= os.O_CLOEXEC
-    if O_PATH and flags & O_PATH:
-        flags &= _WITH_O_PATH
-    else:
+    if not flags & O_PATH:
         # A named pipe must not make us wait for somebody, nor a terminal become ours.
         flags |= os.O_NOCTTY | os.O_NONBLOCK
     name = os.fsencode(path)
@@ -64,10 +63,10 @@ def open_beneath(root: int, path: str, flags: int, mode: int = 0, *, by_hand: bo
     if by_hand is None:
         by_hand = not has_openat2()
     if not by_hand:
-        found = _open_by_kernel(root, name, flags, mode)
+        found = _open_by_kernel(root, name, flags)
         if found is not None:
             return found
-    return _Walk(root, name).open(flags, mode)
+    return _Walk(root, name).open(flags)
 
 
 def names_of(path: str) -> tuple[str, ...]:
@@ -90,7 +89,7 @@ def has_openat2() -> bool:
         return False
     root = os.open("/", FOLDER)
     try:
-        os.close(_openat2()(root, b".", FOLDER, 0, _BENEATH | _NO_MAGICLINKS))
+        os.close(_openat2()(root, b".", FOLDER, _BENEATH | _NO_MAGICLINKS))
     except OSError:
         # Older than Linux 5.6, or forbidden by whoever runs the container.
         return False
@@ -110,8 +109,8 @@ def _openat2() -> Openat2:
     call.restype = ctypes.c_long
     call.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.POINTER(How), ctypes.c_size_t]
 
-    def openat2(root: int, name: bytes, flags: int, mode: int, resolve: int) -> int:
-        how = How(flags, mode, resolve)
+    def openat2(root: int, name: bytes, flags: int, resolve: int) -> int:
+        how = How(flags, 0, resolve)
         found: int = call(_OPENAT2, root, name, how, ctypes.sizeof(how))
         if found < 0:
             number = ctypes.get_errno()
@@ -121,18 +120,14 @@ def _openat2() -> Openat2:
     return openat2
 
 
-def _open_by_kernel(root: int, name: bytes, flags: int, mode: int) -> int | None:
+def _open_by_kernel(root: int, name: bytes, flags: int) -> int | None:
     """A descriptor, or None if renames elsewhere kept the kernel from being sure of the path."""
     resolve = _BENEATH | _NO_MAGICLINKS
-    if not flags & os.O_CREAT:
-        mode = 0
     for _ in range(_TRIES):
         try:
-            return _openat2()(root, name, flags, mode, resolve)
-        except InterruptedError:
-            continue
-        except BlockingIOError:
-            # A `..` was resolved while something was renamed, anywhere on the machine.
+            return _openat2()(root, name, flags, resolve)
+        except (InterruptedError, BlockingIOError):
+            # A signal came, or a `..` was resolved while something was renamed, anywhere on the machine.
             continue
     return None
 
@@ -149,7 +144,7 @@ class _Walk:
         self._followed = 0
         self._add(name)
 
-    def open(self, flags: int, mode: int) -> int:
+    def open(self, flags: int) -> int:
         try:
             while self._names:
                 name = self._names.pop()
@@ -162,10 +157,10 @@ class _Walk:
                 elif self._names:
                     self._enter(name)
                 else:
-                    found = self._open_last(name, flags, mode)
+                    found = self._open_last(name, flags)
                     if found is not None:
                         return found
-            return os.open(".", flags, mode, dir_fd=self._here)
+            return os.open(".", flags, dir_fd=self._here)
         finally:
             for entered in self._entered:
                 os.close(entered)
@@ -185,26 +180,20 @@ class _Walk:
         except OSError as error:
             self._follow(name, error)
 
-    def _open_last(self, name: bytes, flags: int, mode: int) -> int | None:
+    def _open_last(self, name: bytes, flags: int) -> int | None:
         """A descriptor, or None if the name is a link whose text is to be walked now."""
         try:
-            found = os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=self._here)
+            return os.open(name, flags | os.O_NOFOLLOW, dir_fd=self._here)
         except OSError as error:
             if flags & os.O_NOFOLLOW:
                 raise
             self._follow(name, error)
             return None
-        if flags & O_PATH and not flags & os.O_NOFOLLOW and stat.S_ISLNK(os.fstat(found).st_mode):
-            # With O_PATH a link that may not be followed is opened itself.
-            os.close(found)
-            self._follow(name, _os_error(errno.ELOOP, name))
-            return None
-        return found
 
     def _follow(self, name: bytes, refusal: OSError) -> None:
         """Put the text of a link in its place, or raise `refusal` if `name` is no link."""
         if refusal.errno not in _IS_LINK:
-            raise refusal
+            raise refusal  # Without asking for the text of what is no link.
         try:
             text = os.readlink(name, dir_fd=self._here)
         except OSError:
