@@ -20,6 +20,7 @@ from tests.cli.conftest import environment, warm_command
 from tests.coder.nursery import running
 from tests.coder.workbench import git, make_repository
 
+FILES = {"a.txt": "wrong\n", "b.txt": "TODO\n", "server/requirements.txt": "unpinned-package\n"}
 USAGE = {"input": 100, "output": 20}
 REPORTED = (
     {"text": "Nothing needs a person today.", "usage": USAGE},
@@ -29,6 +30,8 @@ REPORTED = (
     },
     {"text": "Checked.", "usage": USAGE},
 )
+FOUND = {"dependency-sweeper": "== server/requirements.txt\nunpinned-package\n"}
+"""What the hook of a ready-made loop gives of these files."""
 PLAIN = """
 intent = "keep a.txt right"
 {more}
@@ -42,7 +45,7 @@ class Desk:
 
     def __init__(self, folder: Path, placet: Callable[..., Any]) -> None:
         self.folder = folder
-        self.repository = make_repository(folder / "repository", {"a.txt": "wrong\n", "b.txt": "TODO\n"})
+        self.repository = make_repository(folder / "repository", FILES)
         self.db = str(folder / "kept.db")
         self.state = {
             "XDG_STATE_HOME": str(folder / "state"),
@@ -129,8 +132,10 @@ def test_every_ready_made_loop_runs_in_a_plain_repository(desk: Desk, name: str)
     assert (round["outcome"], round["level"], round["number"]) == ("reported", "L1", 1)
     with open_database(desk.db) as database:
         kept = SqlRounds(database).find(round["id"])
-    # Confined, its hook finds what there is to find; here are no dependencies.
-    assert (kept.spec.isolation, bool(kept.context)) == ("process", name != "dependency-sweeper")
+    # Confined, its hook finds what there is to find.
+    assert kept.spec.isolation == "process"
+    assert FOUND.get(name, "") in kept.context
+    assert kept.context != ""
     assert round["summary"] == "It is so."
     assert round["spend"]["total_tokens"] == 360
     # It was given what git, or the files, know; and it leaves nothing behind but what a delivery writes.
