@@ -1,6 +1,7 @@
 """Take the pictures of the page: `.venv/bin/python docs/images/page.py` writes docs/images/page-*.png.
 
-A real server over a store that real commands have filled, as the tests of the page have it, in Chromium.
+A real server over a store that real commands have filled, as the tests of the page have it, in Chromium. The
+store lies in a temporary folder; the pictures name it as a reader's own would be named.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
@@ -51,6 +52,22 @@ def main() -> None:
 
 def _take(browser: Browser, served: Served) -> None:
     context = browser.new_context(viewport=SCREEN, color_scheme="light")
+    names = {
+        str(served.work): "/srv/shop",
+        str(served.home): "/home/ann",
+        str(served.database): "/srv/placet.db",
+    }
+
+    def renamed(route: Route) -> None:
+        """The answer of the server, with the folders called as a reader's would be."""
+        answer = route.fetch()
+        text = answer.text()
+        for folder, name in names.items():
+            text = text.replace(folder, name)
+        route.fulfill(response=answer, body=text)
+
+    # Not the stream: it has no end, and nothing happens while the pictures are taken.
+    context.route(lambda url: "/api/v1/" in url and "/stream" not in url, renamed)
     page = context.new_page()
     page.goto(served.link)
     page.locator("article.decision").first.wait_for()
