@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from placet import Cancel, Runtime, SqlJournal, open_database, tool
 from placet.app.work import PlanJob
 from placet.engine.protocol import SubmitOptions
 from placet.engine.queue_engine import QueueEngine
 from placet.engine.submission import WorkerInfo
+from placet.ir.stop_cause import StopCause
 from placet.runtime.scope import Scope
 from placet.server.stream import Watcher
 from placet.storage.lease import holder
@@ -206,6 +208,30 @@ async def test_running_work_is_stopped(desk: Desk) -> None:
 
     assert stopped.json()["accepted"] is True
     assert await desk.ended(run_id, "canceled", "aborted", "waiting", "partial") != "succeeded"
+
+
+async def test_what_another_program_runs_is_stopped(desk: Desk) -> None:
+    entered = asyncio.Event()
+
+    @tool(risk="read_only")
+    async def wait() -> str:
+        """Wait."""
+        entered.set()
+        await asyncio.Event().wait()
+        return "waited"
+
+    with open_database(f"sqlite://{desk.folder.parent}/placet.db") as database:
+        program = Runtime(tools=[wait], journal=SqlJournal(database))
+        plan = {"actions": [{"id": "w", "tool": "wait"}]}
+        running = asyncio.ensure_future(program.execute(plan, run_id="elsewhere", cancel=Cancel()))
+        await entered.wait()
+
+        stopped = await desk.post("/runs/elsewhere/cancel", {"reason": "enough"})
+        result = await running
+
+    assert stopped.json()["accepted"] is True
+    assert (result.outcome, result.stop_cause) == ("canceled", StopCause.PERSON)
+    assert (await desk.post("/runs/elsewhere/cancel", {})).json()["accepted"] is False
 
 
 async def test_drained_server_begins_nothing_more(desk: Desk) -> None:

@@ -40,13 +40,14 @@ from placet.ir.provenance import (
 )
 from placet.ir.result import Outcome
 from placet.ir.to_dict import ToDict
+from placet.runtime.stop_requests import linked
 from placet.safe_text import clean
 from placet.tools.context import Cancel, ToolContext
 from placet.tools.tool import Tool, tool
 from placet.trace_context import join_trace
 from placet.truncation import truncate_repr
 from placet.turns.ending import OUTCOMES, End
-from placet.turns.stopping import first_error, linked
+from placet.turns.stopping import first_error
 
 if TYPE_CHECKING:
     from placet.ir.tool_spec import Risk
@@ -139,14 +140,16 @@ async def one_budget(
     _check_limits(limits)
     name = new_id()
     about = Proposal(id=name, source=source, actions=())
-    async with runtime.open_run(
-        about, run_id=name, cancel=cancel, budget=limits.budget if limits is not None else None
-    ) as run:
-        if after is not None:
-            run.continue_from(after)
-        yield run
-        if run.ended is None:
-            await run.end("succeeded")
+    with linked(cancel) as inner:
+        async with runtime.open_run(
+            about, run_id=name, cancel=inner, budget=limits.budget if limits is not None else None
+        ) as run:
+            if after is not None:
+                run.continue_from(after)
+            async with run.stopping_on_request(inner):
+                yield run
+            if run.ended is None:
+                await run.end("succeeded")
 
 
 async def pipeline(

@@ -264,10 +264,11 @@ class AgentRunner:
                     return result
                 kept = self._kept_of(run.about)
                 course = self._course(run, inner, watch)
-                if await course.go_on() is None:
-                    known = kept.provenance or _unrecorded(kept, run.parent, kept.task)
-                    await course.put(kept.task, known)
-                return await course.end(await course.pursue())
+                async with run.stopping_on_request(inner):
+                    if await course.go_on() is None:
+                        known = kept.provenance or _unrecorded(kept, run.parent, kept.task)
+                        await course.put(kept.task, known)
+                    return await course.end(await course.pursue())
 
     @asynccontextmanager
     async def conversation(
@@ -327,7 +328,8 @@ class AgentRunner:
                 counts_for=counted,
             ) as run:
                 say_started(run, task=text, model=name, tools=self.offered(), limits=spec.limits)
-                yield self._course(run, inner, watch)
+                async with run.stopping_on_request(inner):
+                    yield self._course(run, inner, watch)
 
     def offered(self) -> list[str]:
         """Return the names of the tools that the model is offered."""

@@ -28,11 +28,12 @@ from placet.errors import InputError, UsageError
 from placet.ir.json_value import JsonValue
 from placet.ir.proposal import new_id
 from placet.policy.permission import Posture, Stance, StanceOf
+from placet.runtime.stop_requests import linked
 from placet.safe_text import clean
 from placet.sandbox.confinement import Isolation
 from placet.sandbox.workspace import Workspace
 from placet.turns.ending import CallResult, Event
-from placet.turns.stopping import first_error, in_time, linked, stopped_by
+from placet.turns.stopping import first_error, in_time, stopped_by
 
 if TYPE_CHECKING:
     from placet.inference.model import Model

@@ -40,6 +40,7 @@ from placet.ir.provenance import MessageText, Provenance, parts_of, text_of, typ
 from placet.policy.permission import UNASKED, Posture, StanceOf
 from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice, Decision
+from placet.runtime.stop_requests import linked
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.tools.context import Cancel
 from placet.tools.deps import check_deps
@@ -53,7 +54,6 @@ from placet.turns.limits import TurnLimits
 from placet.turns.loop import TurnLoop
 from placet.turns.memory import ONLY_WITH_MEMORY, turn_memory
 from placet.turns.output import OutputType
-from placet.turns.stopping import linked
 from placet.turns.told import plain_text
 from placet.turns.watching import watched
 
@@ -595,7 +595,8 @@ class Assistant(Generic[OutputT]):
                 kept = kept_of(run.about) if run.ended is None else self._kept(is_chat=False)
                 if run.ended is None:
                     self._check_deps(kept, deps)
-                yield run, kept, inner
+                async with run.stopping_on_request(inner):
+                    yield run, kept, inner
 
     def _going_on(
         self, run_id: str, widen: bool, *, is_chat: bool = False, has_output: bool = False
@@ -620,16 +621,19 @@ class Assistant(Generic[OutputT]):
         # A run that nothing can stop does with less.
         needs_one = cancel is not None or is_timed
         with linked(cancel) if needs_one else nullcontext() as inner:
-            async with self.runtime.open_run(
-                kept.about(run_id or new_id(), self.name),
-                scope=scope,
-                session=session,
-                cancel=inner,
-                run_id=run_id,
-                budget=kept.limits.budget,
-                by_call=self._consent.by_call,
-                deps=deps,
-            ) as run:
+            async with (
+                self.runtime.open_run(
+                    kept.about(run_id or new_id(), self.name),
+                    scope=scope,
+                    session=session,
+                    cancel=inner,
+                    run_id=run_id,
+                    budget=kept.limits.budget,
+                    by_call=self._consent.by_call,
+                    deps=deps,
+                ) as run,
+                run.stopping_on_request(inner),
+            ):
                 yield run, inner
 
     # Several messages

@@ -20,9 +20,9 @@ from placet.inference.named import model_given
 from placet.ir.provenance import MessageText, Provenance, parts_of, text_of
 from placet.ir.result import ProposalResult, Waiting
 from placet.policy.permission import Posture
+from placet.runtime.stop_requests import linked
 from placet.turns.ending import Ending
 from placet.turns.loop import TurnLoop
-from placet.turns.stopping import linked
 
 if TYPE_CHECKING:
     from placet.inference.messages import Message

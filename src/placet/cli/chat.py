@@ -176,6 +176,7 @@ class Session:
     ) -> None:
         from placet.app.app import snapshots_but
         from placet.cli.asker import is_terminal
+        from placet.tools.context import Cancel
 
         self.output = output
         self.app = app
@@ -190,6 +191,8 @@ class Session:
         self._snapshots = snapshots_but(app.sealed)
         self._elsewhere = app.runtime.recovery
         self._is_told_to_leave = False
+        self._stop = Cancel()
+        """Stops the whole conversation."""
         self._name = ""
 
     async def note_undone(self) -> None:
@@ -215,7 +218,6 @@ class Session:
         from placet.app.undo import Undo
         from placet.cli.conversing import closing
         from placet.ir.proposal import new_id
-        from placet.tools.context import Cancel
 
         name = self._name = run_id or new_id()
         self.undo = Undo(
@@ -229,17 +231,16 @@ class Session:
         self.undo.has_past = not is_new
         self.app.runtime.recovery = self._recovery
         self.app.runtime.events.add_sink(self.view)
-        cancel = Cancel()
         try:
             async with AsyncExitStack() as stack:
                 stack.callback(self.undo.close)
-                with self._heeding(cancel):
+                with self._heeding(self._stop):
                     opened = await stack.enter_async_context(
                         self.assistant.chat(
                             name,
                             resume=not is_new,
                             decide=decide,
-                            cancel=cancel,
+                            cancel=self._stop,
                             watch=self._see,
                             before_effect=self.undo.before_effect,
                             record=self.app.options.record,
@@ -262,6 +263,7 @@ class Session:
 
     async def _talk(self, chat: Chat, images: Sequence[Image]) -> int:
         from placet.cli.chat_commands import Commands, is_command
+        from placet.safe_text import clean
         from placet.turns.leading import ending_of
 
         self.view.rest()
@@ -288,6 +290,9 @@ class Session:
             images = ()
             if self._is_told_to_leave:
                 return 128 + SIGTERM
+            if self._stop.requested:
+                self.output.talk(f"The conversation was stopped: {clean(self._stop.reason)}")
+                return 1
             if ending.status == "waiting":
                 return self._waits(ending)
             code = 0 if ending.succeeded or self.is_at_terminal else 1

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from placet.app.app import Records
     from placet.durable.sql import RunSummary
     from placet.engine.submission import Submission
+    from placet.errors import UnknownRun
     from placet.render.runs import Led
 
 _STATES = (
@@ -385,19 +386,25 @@ def _as_data(summary: RunSummary) -> dict[str, Any]:
 @json_option
 @click.pass_obj
 def cancel(output: Output, run: str, reason: str, db: str | None, as_json: bool) -> int:
-    """Stop the run RUN (the start of its id is enough), which was submitted: one that waits in the queue
-    never begins, a plan that waits for a person ends at once. One that a worker works on stops soon; other
-    kinds of runs that wait for a person are ended by the next worker.
+    """Stop the run RUN (the start of its id is enough). One that a process works on stops soon, in whatever
+    terminal, server or worker. Of submitted runs, one that waits in the queue never begins, a plan that waits
+    for a person ends at once, and other kinds that wait are ended by the next worker.
 
-    Exit codes: 0 it stops, 1 it has ended before, 2 no such run was submitted.
+    Exit codes: 0 it stops, 1 it has ended before, or nobody works on it, 2 there is no such run.
     """
-    from placet.engine.opening import open_engine
+    from placet.app.app import open_records
+    from placet.engine.queue_engine import QueueEngine
+    from placet.errors import UnknownRun
     from placet.render.advice import db_words
     from placet.runtime.sync import run_sync
     from placet.safe_text import clean
 
-    with open_engine(db) as engine:
-        found = engine.find(run)
+    with open_records(db, create=True, writes=True) as records:
+        engine = QueueEngine(records)
+        try:
+            found = engine.find(run)
+        except UnknownRun as unknown:
+            return _cancel_elsewhere(output, records, run, reason, unknown, db, as_json=as_json)
         accepted = run_sync(engine.cancel(found.run_id, reason))
         now = engine.submissions.get(found.run_id) or found
     if as_json:
@@ -414,6 +421,42 @@ def cancel(output: Output, run: str, reason: str, db: str | None, as_json: bool)
         output.talk(f"Asked to stop: {name}. The next worker ends it. If none is there: {command}")
     else:
         output.talk(f"Stopped: {name}")
+    return 0 if accepted else 1
+
+
+def _cancel_elsewhere(
+    output: Output,
+    records: Records,
+    run: str,
+    reason: str,
+    unknown: UnknownRun,
+    db: str | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Stop a run that was not submitted, where it runs."""
+    from placet.cli.approvals import login_name
+    from placet.engine.canceling import request_stop
+    from placet.errors import UnknownRun
+    from placet.render.advice import db_words, name_words
+    from placet.safe_text import clean
+
+    try:
+        found = records.journal.find(run)
+    except UnknownRun:
+        raise unknown from None
+    accepted = request_stop(records, found.run_id, reason, by=login_name(), db=db)
+    if as_json:
+        output.show_json(
+            {"run_id": found.run_id, "was": found.status, "state": found.status, "accepted": accepted}
+        )
+    elif accepted:
+        output.talk(f"Asked to stop: {clean(found.run_id)}. Its process stops it soon.")
+    else:
+        output.talk(
+            f"Nothing is left to stop in run '{clean(found.run_id)}': it is {found.status}, and no process "
+            f"works on it. See: placet runs show {name_words(found.run_id)}{db_words(db)}"
+        )
     return 0 if accepted else 1
 
 

@@ -29,12 +29,12 @@ from placet.ir.json_value import JsonValue
 from placet.ir.proposal import Proposal, new_id
 from placet.runtime.given import check_runtime
 from placet.runtime.journal import LED_BY
+from placet.runtime.stop_requests import linked
 from placet.runtime.sync import refuse_inside_loop, run_sync
 from placet.safe_text import clean
 from placet.storage.lease import StopRequest
 from placet.tools.context import Cancel
 from placet.truncation import truncate_repr
-from placet.turns.stopping import linked
 
 if TYPE_CHECKING:
     from placet.coder.asking import AskPerson

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from placet.checks.environment_fault import find_fault, format_fault
@@ -24,9 +25,10 @@ from placet.errors import EnvironmentBroken
 from placet.inference.usage import Usage
 from placet.ir.stop_cause import StopCause
 from placet.policy.budget import Budget
+from placet.runtime.stop_requests import linked, listening_for_stop
 from placet.safe_text import clean
 from placet.turns.ending import Ending
-from placet.turns.stopping import heeding, linked, stopped_by, when_late
+from placet.turns.stopping import always_hard, stopped_by, when_late
 
 if TYPE_CHECKING:
     from placet.checks.environment_fault import Fault
@@ -246,10 +248,10 @@ class SessionLeader:
 
     @asynccontextmanager
     async def _stoppable(self) -> AsyncIterator[None]:
-        """As long as this lasts, whoever wants it to stop is heard, and so is the end of its time."""
+        """As long as this lasts, the end of its time stops it, and so do requests of other processes.
+        Whatever does stops what is in flight."""
         run, cancel = self._work.run, self._cancel
-        async with heeding(run.stop_requested, cancel):
-            with when_late(
-                run.spending, lambda: cancel.cancel("the time is over", hard=True, cause=StopCause.DEADLINE)
-            ):
+        ring = partial(cancel.cancel, "the time is over", hard=True, cause=StopCause.DEADLINE)
+        async with listening_for_stop(run.stop_requested, cancel):
+            with always_hard(cancel), when_late(run.spending, ring):
                 yield

@@ -88,9 +88,13 @@ class MemoryRun:
         if self._lost or self._kept.hold != self._hold:
             raise RunHeld(f"Run '{self._kept.record.run_id}' has been taken over.")
 
-    async def end(self, result: ProposalResult, shown: ProposalResult | None = None) -> None:
+    async def end(
+        self, result: ProposalResult, shown: ProposalResult | None = None, *, is_stopped: bool = False
+    ) -> None:
         """Keep how the run ended, and let go of it."""
         await self.settle()
+        if is_stopped:
+            self._kept.stop = None
         self._kept.result = result
         self._kept.is_held = False
 

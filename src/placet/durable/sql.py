@@ -680,7 +680,9 @@ class _SqlRun:
         """Wait until every note so far is on disk."""
         await asyncio.wrap_future(self._submit(partial(self._write_notes, self._number)))
 
-    async def end(self, result: ProposalResult, shown: ProposalResult | None = None) -> None:
+    async def end(
+        self, result: ProposalResult, shown: ProposalResult | None = None, *, is_stopped: bool = False
+    ) -> None:
         """Keep how the run ended, and let go of it."""
         self._over = True
         body = _encode(result).decode()
@@ -697,6 +699,8 @@ class _SqlRun:
                 "UPDATE runs SET status = ?, ended = ?, result = ?, shown = ?, nonzero = ? WHERE run_id = ?",
                 (result.outcome, t.now(), body, may_show, nonzero, self.run_id),
             )
+            if is_stopped:
+                _LEASES.drop_stop(t, self.run_id)
             _LEASES.release(t, self.run_id)
 
         await asyncio.wrap_future(self._submit(work))

@@ -1,4 +1,6 @@
-"""End a submitted run that waits for a person: nobody works on it, so no worker is needed for that.
+"""Stop runs from another process: one that waits for a person, and one that was not submitted.
+
+Nobody works on a plan that waits, so it is ended here, without a worker.
 
 Keep true:
 1. Whoever ends a run here holds it in the journal while its submission changes, so no worker goes on with it.
@@ -15,10 +17,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from placet.app.decisions import decide_session
+from placet.coder.store_sql import has_sessions
 from placet.errors import RunHeld, UnknownRun
 from placet.ir.stop_cause import StopCause
+from placet.loops.sql import has_rounds
 from placet.runtime.account import ending
 from placet.runtime.journal import Taken
+from placet.storage.lease import StopRequest
 
 if TYPE_CHECKING:
     from placet.app.app import Records
@@ -62,6 +68,35 @@ async def cancel_waiting(
         taken.journal.release()
         raise
     return state
+
+
+def request_stop(
+    records: Records, run_id: str, reason: str, *, by: str, db: str | None, is_stopping: bool = False
+) -> bool:
+    """Ask whoever works on a run to stop it, whether it was submitted or not; a coding session that nobody
+    works on ends at once. Return whether somebody stops it.
+
+    Args:
+        records: Where the run is recorded.
+        run_id: Id of the run.
+        reason: Why.
+        by: Who asks.
+        db: The database, as it was named.
+        is_stopping: Its worker has been asked already. That alone does not end a session or a round.
+
+    Raises:
+        UnknownRun: there is none.
+        StorageError: it cannot be recorded.
+    """
+    if has_sessions(records.database) and (session := records.sessions.get(run_id)) is not None:
+        decide_session(session, "cancel", by=by, reason=reason, db=db)
+        return True
+    # A round that nobody works on is gone on with by the scheduler, which stops it.
+    is_round = has_rounds(records.database) and records.rounds.get(run_id) is not None
+    if not is_round and (is_stopping or records.journal.find(run_id).status != "running"):
+        return is_stopping
+    records.journal.request_stop(run_id, StopRequest(reason=reason))
+    return True
 
 
 def withdraw(records: Records, run_id: str, reason: str) -> None:

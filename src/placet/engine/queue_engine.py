@@ -126,8 +126,7 @@ class QueueEngine:
                     run_id=given,
                 )
             raise UnknownRun(
-                f"No run '{given}' was submitted in {name}. See which there are: placet runs list --all; "
-                "one that was not submitted is stopped where it runs.",
+                f"No run '{given}' was submitted in {name}. See which there are: placet runs list --all",
                 run_id=given,
             )
         return found

@@ -34,7 +34,7 @@ from placet.loops.store import MemoryRounds, Rounds
 from placet.runtime.given import check_runtime
 from placet.runtime.journal import Choice
 from placet.runtime.journal import Decision as Decided
-from placet.turns.stopping import linked
+from placet.runtime.stop_requests import linked
 
 if TYPE_CHECKING:
     from placet.approvals.approval import Decision as Answer

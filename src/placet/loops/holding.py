@@ -30,7 +30,8 @@ from placet.loops.round import LEADER, Round
 from placet.loops.store import Rounds
 from placet.runtime.journal import LED_BY, Choice
 from placet.runtime.journal import Decision as Decided
-from placet.turns.stopping import heeding
+from placet.runtime.stop_requests import listening_for_stop
+from placet.turns.stopping import always_hard
 
 if TYPE_CHECKING:
     from placet.loops.subruns import SubRuns
@@ -129,8 +130,8 @@ class RoundHolder:
 
     @asynccontextmanager
     async def stopping(self, leader: RoundLeader, run: OpenRun, cancel: Cancel) -> AsyncIterator[None]:
-        """While this lasts, `cancel` is used when the time of the round is over, or somebody wants it to
-        stop; and whoever uses it otherwise ends at once what runs."""
+        """As long as this lasts, the end of the time of the round stops it, and so do requests of other
+        processes; whatever does stops what is in flight."""
         left = leader.left_s
         alarm = None
         if left is not None:
@@ -139,8 +140,9 @@ class RoundHolder:
                 lambda: cancel.cancel("the time of the round is over", hard=True, cause=StopCause.DEADLINE),
             )
         try:
-            async with heeding(run.stop_requested, cancel):
-                yield
+            async with listening_for_stop(run.stop_requested, cancel):
+                with always_hard(cancel):
+                    yield
         finally:
             if alarm is not None:
                 alarm.cancel()

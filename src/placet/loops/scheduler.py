@@ -39,9 +39,10 @@ from placet.loops.timetable import (
     renewed,
     starts_at,
 )
+from placet.runtime.stop_requests import LOOK_S, listening_for_stop
 from placet.storage.lease import LEASE_S, Renewals, StopRequest, holder
 from placet.tools.context import Cancel
-from placet.turns.stopping import LOOK_S, heeding
+from placet.turns.stopping import always_hard
 
 POLL_S = 2.0
 """How often a scheduler looks for loops that were resumed, or that another one let go of."""
@@ -300,8 +301,8 @@ class Scheduler:
         renewals.add(held)
         report: Report | None
         try:
-            async with heeding(held.stop_requested, cancel, every_s=self._watch_s):
-                with self._giving_up(cancel, running):
+            async with listening_for_stop(held.stop_requested, cancel, every_s=self._watch_s):
+                with always_hard(cancel), self._giving_up(cancel, running):
                     report = await running
         except asyncio.CancelledError:
             if not running.cancelled():

@@ -272,13 +272,17 @@ class RunJournal(Protocol):
         """
         ...
 
-    async def end(self, result: ProposalResult, shown: ProposalResult | None = None) -> None:
+    async def end(
+        self, result: ProposalResult, shown: ProposalResult | None = None, *, is_stopped: bool = False
+    ) -> None:
         """Record the result of the run and release it. A run that waits, or was canceled, can be claimed
         again; of others, the entries are no longer needed. Raises the errors of `settle`.
 
         Args:
             result: The result.
             shown: The result without secrets, if it holds any.
+            is_stopped: It ended because of the request to stop it, which is done with: whoever resumes the
+                run later wants it to go on.
         """
         ...
 

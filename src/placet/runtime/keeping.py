@@ -77,6 +77,8 @@ class Keeping:
         self._events = services.events
         self._journal: RunJournal | None = None
         self._flushing: Flushing | None = None
+        self._stop: StopRequest | None = None
+        """The request to stop that was found."""
         self.replay = Replay()
         """What is known of the time before the run was taken up again."""
         self.beginning = Beginning()
@@ -145,7 +147,8 @@ class Keeping:
 
     def stop_requested(self) -> StopRequest | None:
         """Why the run is to stop, if it is. Waits for the disk."""
-        return self._journal.stop_requested() if self._journal is not None else None
+        self._stop = self._journal.stop_requested() if self._journal is not None else None
+        return self._stop
 
     def tell(self, note: Note) -> None:
         """Note something, to be handed over when the event loop is free."""
@@ -228,7 +231,19 @@ class Keeping:
         """
         if self._journal is not None:
             shown = shown_result(result, self._redactor) if self._redactor is not None else result
-            await self._journal.end(result, None if shown is result else shown)
+            await self._journal.end(
+                result, None if shown is result else shown, is_stopped=self._is_stopped(result)
+            )
+
+    def _is_stopped(self, result: ProposalResult) -> bool:
+        """Whether the run could go on, and does not because of the request to stop it."""
+        cancel = self._info.cancel
+        return (
+            self._stop is not None
+            and cancel is not None
+            and (cancel.reason, cancel.cause) == (self._stop.reason, self._stop.cause)
+            and result.outcome in ("waiting", "canceled")
+        )
 
     def release(self) -> None:
         """Let go of a run that has not ended."""

@@ -40,7 +40,6 @@ from placet.runtime.plans import Plans, Settings, passing_on_cancellation
 from placet.runtime.run_info import RunInfo
 from placet.runtime.services import Services
 from placet.runtime.trajectory import Trajectory, TrajectoryStep
-from placet.storage.lease import StopRequest
 from placet.tools.context import Cancel
 
 _LOGGED_TASK = 2_000
@@ -452,11 +451,6 @@ class OpenRun(Plans):
             )
         except Exception as error:
             self._say_not_kept(type(store).__name__, self.about.id, error)
-
-    def stop_requested(self) -> StopRequest | None:
-        """Why the run is to stop, if another process has asked for it, or has taken it over. Waits for the
-        disk."""
-        return self._kept.stop_requested()
 
     def release(self) -> None:
         """Let go of a run that has not ended."""

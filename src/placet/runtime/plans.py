@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -46,7 +46,10 @@ from placet.runtime.resume import IN_FLIGHT, needs_output, proposal_of
 from placet.runtime.run_info import RunInfo
 from placet.runtime.schedule import Schedule, Scheduler
 from placet.runtime.services import Services
+from placet.runtime.stop_requests import listening_for_stop
 from placet.runtime.undo import undo
+from placet.storage.lease import StopRequest
+from placet.tools.context import Cancel
 from placet.trace_context import TraceContext, join_trace
 from placet.verify.report import name_few
 
@@ -438,6 +441,28 @@ class Plans:
                 self._say_not_kept("skills", result.proposal_id, error)
         await self._services.events.settle()
         return result
+
+    def stop_requested(self) -> StopRequest | None:
+        """Why the run is to stop, if another process has asked for it, or has taken it over. Waits for the
+        disk."""
+        return self._kept.stop_requested()
+
+    def stopping_on_request(self, cancel: Cancel | None) -> AbstractAsyncContextManager[None]:
+        """As long as this lasts, pass requests of other processes to stop this run on to a cancel of its own.
+
+        That another process has taken the run over is none: whoever notes something next notices it, and has
+        no say in how the run ends.
+
+        Args:
+            cancel: The cancel, for this run alone. `None`: nothing stops the run.
+        """
+        if cancel is None or self._settings.journal is None:
+            return nullcontext()
+        return listening_for_stop(self._asked_to_stop, cancel)
+
+    def _asked_to_stop(self) -> StopRequest | None:
+        found = self.stop_requested()
+        return found if found is not None and found.cause is not StopCause.LEASE_LOST else None
 
     async def _take_back_questions(self, result: ProposalResult) -> None:
         """What the run has asked and needs no answer to any more is not left for people to puzzle over."""

@@ -12,7 +12,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,7 @@ from placet.runtime.schedule import Schedule
 from placet.runtime.scope import Scope, scope_data, tenant_of
 from placet.runtime.services import Services
 from placet.runtime.sessions import Sessions
+from placet.runtime.stop_requests import linked
 from placet.runtime.sync import Turns
 from placet.runtime.taking_up import check_place, take
 from placet.runtime.trajectory import TrajectoryStore
@@ -751,7 +752,8 @@ class Runtime:
             proposal: JSON text, a dict, or a `Proposal`.
             session: Session whose policies also hold.
             scope: On whose behalf the proposal runs.
-            cancel: Request to stop; call its `cancel` method from anywhere.
+            cancel: Request to stop; call its `cancel` method from anywhere. With a journal, the run then also
+                stops when another process asks for it (`placet runs cancel`).
             run_id: Id of the run in the log and in the journal. `None`: a new one.
             budget: Limits of this run; the tighter of these and the runtime's hold.
             deps: Your own objects for tools that take a `ToolContext[Deps]`. `None`: those of the runtime.
@@ -770,9 +772,11 @@ class Runtime:
             self._say_rule_warnings()
         with self._at_work.one_more():
             await self._check_isolation()
-            run = self._run(session, scope, cancel, run_id, budget, deps=deps)
-            with run.traced(decoded):
-                return await passing_on_cancellation(Run.execute(run, decoded))
+            with self._own_cancel(cancel) as inner:
+                run = self._run(session, scope, inner, run_id, budget, deps=deps)
+                with run.traced(decoded):
+                    async with run.stopping_on_request(inner):
+                        return await passing_on_cancellation(Run.execute(run, decoded))
 
     def execute_sync(
         self,
@@ -840,19 +844,27 @@ class Runtime:
                 return taken
             check_place(taken, self._bound_to)
             record = taken.record
-            run = self._run(
-                session,
-                record.scope,
-                cancel,
-                run_id,
-                record.budget,
-                trace_id=record.trace_id,
-                traceparent=record.traceparent,
-                elapsed_ms=Replay(taken.notes).tally.elapsed_ms,
-                deps=deps,
-            )
-            with run.traced(record.proposal):
-                return await passing_on_cancellation(run.resume(taken, decide or {}))
+            with self._own_cancel(cancel) as inner:
+                run = self._run(
+                    session,
+                    record.scope,
+                    inner,
+                    run_id,
+                    record.budget,
+                    trace_id=record.trace_id,
+                    traceparent=record.traceparent,
+                    elapsed_ms=Replay(taken.notes).tally.elapsed_ms,
+                    deps=deps,
+                )
+                with run.traced(record.proposal):
+                    async with run.stopping_on_request(inner):
+                        return await passing_on_cancellation(run.resume(taken, decide or {}))
+
+    def _own_cancel(self, cancel: Cancel | None) -> AbstractContextManager[Cancel | None]:
+        """Return a cancel for one run alone, where another process can ask to stop it."""
+        if cancel is None or self._settings.journal is None:
+            return nullcontext(cancel)
+        return linked(cancel)
 
     async def _take(
         self, run_id: str, session: str | None, decide: Mapping[str, Decision | Choice] | None

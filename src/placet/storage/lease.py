@@ -6,8 +6,8 @@ its lease without noticing can change nothing any more.
 
 Keep true:
 1. A fencing number is given once. Whoever writes under an older one is refused.
-2. A request to stop belongs to the work, not to its holder: it outlasts a release and a new claim, and the
-   first one stands.
+2. A request to stop belongs to the work, not to its holder: it outlasts a release and a new claim, until the
+   work has stopped because of it. The first one stands.
 3. Renewals come from a thread: an event loop may be kept busy for longer than a lease lasts.
 """
 
@@ -161,6 +161,10 @@ class LeaseTable(NamedTuple):
         if lease is not None:
             self.put(t, name, lease.asked_to_stop(request))
         return lease is not None
+
+    def drop_stop(self, t: Transaction, name: str) -> None:
+        """The request to stop has done what it was for."""
+        t.execute(f"UPDATE {self.table} SET stop = NULL WHERE {self.key} = ?", (name,))
 
 
 def lease_values(lease: Lease) -> tuple[Value, Value, Value, Value]:

@@ -266,6 +266,18 @@ async def a_request_to_stop_reaches_whoever_works_on_the_run(place: JournalPlace
         raise AssertionError("a request to stop a run that is not there was accepted")
 
 
+async def a_request_to_stop_that_was_followed_is_done_with(place: JournalPlace) -> None:
+    """Whoever resumes the run later wants it to go on. One that did not stop because of it still is to."""
+    request = StopRequest(reason="enough")
+    for is_stopped, left in ((False, request), (True, None)):
+        run_id = f"r{is_stopped}"
+        held = await place.open().begin(_renamed(run_id))
+        place.open().request_stop(run_id, request)
+        await held.end(_ending("canceled"), is_stopped=is_stopped)
+        taken = await _take(place, run_id)
+        _same(taken.journal.stop_requested(), left, "the request to stop once it was resumed")
+
+
 async def that_a_run_is_lost_stops_whoever_had_it(place: JournalPlace) -> None:
     """Without a note, and so also while nothing is recorded."""
     lost = await place.open().begin(_RECORD)
@@ -351,6 +363,7 @@ journal_suite: Sequence[Check] = (
     whoever_lost_a_run_can_note_nothing_more,
     that_a_run_is_lost_is_told_also_to_whoever_has_nothing_to_note,
     a_request_to_stop_reaches_whoever_works_on_the_run,
+    a_request_to_stop_that_was_followed_is_done_with,
     that_a_run_is_lost_stops_whoever_had_it,
     a_run_that_has_ended_says_how,
     what_waits_or_was_canceled_can_be_taken_up_again,

@@ -2,46 +2,26 @@
 
 Keep true:
 1. Time that runs out stops nothing but the loop: nobody else's cancel is touched.
-2. A cancel that is used for many runs keeps none of those that have ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from placet.errors import PlacetError
 from placet.ir.stop_cause import StopCause
 from placet.policy.budget import Budget, CostBudget
-from placet.storage.lease import StopRequest
+from placet.runtime.stop_requests import linked
 from placet.tools.context import Cancel
-
-LOOK_S = 0.5
-"""How often it is looked whether another process wants something to stop."""
-
-
-@contextmanager
-def linked(*outer: Cancel | None) -> Iterator[Cancel]:
-    """A cancel of its own, that any of the others cancels as well, as long as this lasts."""
-    inner = Cancel()
-    links = []
-    for each in outer:
-        if each is not None:
-            links.append(each.on_request(partial(_pass_on, each, inner, False)))
-            links.append(each.on_hard(partial(_pass_on, each, inner, True)))
-    try:
-        yield inner
-    finally:
-        for unlink in links:
-            unlink()
 
 
 @contextmanager
 def in_time(budget: Budget | None, *outer: Cancel | None) -> Iterator[Cancel]:
-    """The same, which the end of the time of a budget, or of one above it, cancels as well."""
+    """Yield a cancel that any of the others cancels as well, and the end of the time of a budget, or of one
+    above it."""
     with linked(*outer) as inner, ExitStack() as stack:
         for each in budget or ():
             if isinstance(each.limits, CostBudget):
@@ -77,35 +57,14 @@ def when_late(budget: Budget, ring: Callable[[], None]) -> Iterator[None]:
         alarm.cancel()
 
 
-@asynccontextmanager
-async def heeding(
-    look: Callable[[], StopRequest | None], cancel: Cancel, *, every_s: float = LOOK_S
-) -> AsyncIterator[None]:
-    """As long as this lasts, a request to stop that `look` finds is passed on to `cancel`; and whoever uses
-    it otherwise stops what is in flight, too: what runs here works in private folders."""
-    looking = asyncio.get_running_loop().create_task(_look(look, cancel, every_s))
+@contextmanager
+def always_hard(cancel: Cancel) -> Iterator[None]:
+    """As long as this lasts, a soft cancel is a hard one: what runs here works in private folders."""
     unlink = cancel.on_request(lambda: cancel.cancel(cancel.reason, hard=True))
     try:
         yield
     finally:
         unlink()
-        looking.cancel()
-        with suppress(asyncio.CancelledError):
-            await looking
-
-
-async def _look(look: Callable[[], StopRequest | None], cancel: Cancel, every_s: float) -> None:
-    while not cancel.requested:
-        await asyncio.sleep(every_s)
-        # What cannot be read now may be the next time.
-        with suppress(PlacetError):
-            found = await asyncio.to_thread(look)
-            if found is not None:
-                cancel.cancel(found.reason, hard=True, cause=found.cause)
-
-
-def _pass_on(outer: Cancel, inner: Cancel, hard: bool) -> None:
-    inner.cancel(outer.reason, hard=hard, cause=outer.cause or StopCause.CALLER)
 
 
 async def stopped_by(cancel: Cancel, work: Coroutine[Any, Any, object]) -> bool:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from placet.app.decisions import decide_session
 from placet.app.needs import asked_since
 from placet.app.work import CodeJob, Job, RoundJob, scope_of
-from placet.coder.store_sql import has_sessions
+from placet.engine.canceling import request_stop
 from placet.engine.protocol import Engine, SubmitOptions
 from placet.errors import RunHeld, UsageError
-from placet.loops.sql import has_rounds
 from placet.loops.timetable import is_held
 from placet.runtime.journal import Decision
 from placet.server.answers import Conflict, Draining, Forbidden
 from placet.server.api.decisions import Reason
 from placet.server.endpoint import ApiCall, Endpoint
 from placet.server.site import Site
-from placet.storage.lease import Holder, StopRequest, holder, is_dead
+from placet.storage.lease import Holder, holder, is_dead
 from placet.trace_context import join_trace
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200_000)]
@@ -157,23 +156,9 @@ async def stop(call: ApiCall) -> CancelResult:
     site = call.site
     run = await asyncio.to_thread(site.run, call.token, call.path["run"])
     reason = call.body.reason or f"stopped by {call.token.name}"
-    accepted = site.engine is not None and await site.engine.cancel(run.run_id, reason)
-    accepted = (
-        await asyncio.to_thread(_stop_session_or_round, site, run.run_id, call.token.name, reason) or accepted
-    )
-    return CancelResult(run.run_id, accepted)
-
-
-def _stop_session_or_round(site: Site, run_id: str, by: str, reason: str) -> bool:
-    """Whether the run is one of those, and was asked to stop."""
-    records = site.records
-    if has_sessions(records.database) and (session := records.sessions.get(run_id)) is not None:
-        decide_session(session, "cancel", by=by, reason=reason, db=site.db)
-        return True
-    if has_rounds(records.database) and records.rounds.get(run_id) is not None:
-        records.journal.request_stop(run_id, StopRequest(reason=reason))
-        return True
-    return False
+    is_stopping = site.engine is not None and await site.engine.cancel(run.run_id, reason)
+    ask = partial(request_stop, by=call.token.name, db=site.db, is_stopping=is_stopping)
+    return CancelResult(run.run_id, await asyncio.to_thread(ask, site.records, run.run_id, reason))
 
 
 ENDPOINTS = (
