@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -71,6 +70,7 @@ def build(
     from placet.agents.builder import Builder
     from placet.app.agent_trials import open_trials
     from placet.app.agents import find_agents
+    from placet.cli.asker import is_terminal
     from placet.cli.trust import terminal_question
     from placet.errors import UsageError
     from placet.render.scenarios import attempt_lines
@@ -118,7 +118,7 @@ def build(
         return _SIGNALLED + signal
     if not could_keep:
         return 2
-    said_no = kept is None and not yes and _is_terminal()
+    said_no = kept is None and not yes and is_terminal()
     return 0 if built.passed and not said_no else 1
 
 
@@ -137,6 +137,7 @@ def _keep(
     from placet.agents.files import write_agent
     from placet.agents.spec import problems
     from placet.app.agents import open_agents
+    from placet.cli.asker import is_terminal
     from placet.errors import PlacetError
     from placet.safe_text import clean
 
@@ -151,7 +152,7 @@ def _keep(
         return None
     if yes and built.passed:
         agreed = True
-    elif _is_terminal():
+    elif is_terminal():
         question = "Keep it?" if built.passed else "Not all of its scenarios passed. Keep it, switched off?"
         agreed = click.confirm(question, default=built.passed, err=True)
     else:
@@ -180,7 +181,3 @@ def _free(spec: AgentSpec, taken: set[str], *, is_passing: bool) -> AgentSpec:
     while name in taken:
         name, number = f"{spec.id[:60]}-{number}", number + 1
     return msgspec.structs.replace(spec, id=name, enabled=is_passing)
-
-
-def _is_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +16,7 @@ from placet.ir.graph import Footprint
 from placet.ir.json_value import JsonValue, json_equal, show_json, texts_in
 from placet.policy.case import LATER, Case, Foreseen, Rule
 from placet.policy.flow import DenyIrreversible, FlowRule, MarkOutput
+from placet.policy.sources import compiled_pattern
 from placet.policy.trace import TraceRule
 from placet.validator import Blanks, ToolFacts, Undecided
 
@@ -161,7 +161,7 @@ class AllowToolParam(Rule, frozen=True, kw_only=True, tag="allow_tool_param"):
             if any(json_equal(value, allowed) for allowed in self.values):
                 return None
             if self.matching is not None and isinstance(value, str):
-                compiled = _compiled(self.matching)
+                compiled = compiled_pattern(self.matching)
                 if compiled is not None and compiled.fullmatch(value):
                     return None
             return self.reason or f"parameter '{self.param}' is not one of the allowed values"
@@ -210,7 +210,7 @@ class DenyToolParamMatching(Rule, frozen=True, kw_only=True, tag="deny_tool_para
     """Regular expression, searched for in each text of the value and in its JSON."""
 
     def check(self, case: Case) -> str | None:
-        compiled = _compiled(self.pattern)
+        compiled = compiled_pattern(self.pattern)
         if compiled is None:
             return "its pattern does not compile, so the tool is denied"
         if self.param in case.action.parameters:
@@ -220,7 +220,7 @@ class DenyToolParamMatching(Rule, frozen=True, kw_only=True, tag="deny_tool_para
         return None
 
     def foresee(self, case: Case, blanks: Blanks) -> Foreseen:
-        if self.param in blanks and _compiled(self.pattern) is not None:
+        if self.param in blanks and compiled_pattern(self.pattern) is not None:
             return LATER
         return True, self.check(case)
 
@@ -294,13 +294,6 @@ def _default_of(tool: ToolFacts | None, param: str) -> JsonValue | msgspec.Unset
     properties = tool.schema.parameters.get("properties") if tool is not None else None
     declared = properties.get(param) if isinstance(properties, dict) else None
     return declared.get("default", msgspec.UNSET) if isinstance(declared, dict) else msgspec.UNSET
-
-
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    try:
-        return re.compile(pattern)
-    except (re.error, OverflowError, RecursionError):
-        return None
 
 
 def _mentions(value: JsonValue, wanted: str) -> bool:

@@ -65,7 +65,7 @@ class ValueSource(Calls, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise RuleError("'named_param' is empty; name a parameter, or leave it out")
         if self.fields is not None and not self.fields:
             raise RuleError("'fields' is empty, so no answer would count; name a field, or leave it out")
-        if self.only_match is not None and _compiled(self.only_match) is None:
+        if self.only_match is not None and compiled_pattern(self.only_match) is None:
             raise RuleError("'only_match' is not a regular expression; write it in 'single quotes' in TOML")
         inside = self._record()
         for steps in self._fields():
@@ -244,7 +244,7 @@ def _is_said(value: JsonValue, heard: Sequence[str]) -> bool:
 
 def _is_only(pattern: str, leaves: Iterable[JsonValue], spellings: Sequence[str]) -> bool:
     """Whether the value is the one thing that a pattern finds."""
-    compiled = _compiled(pattern)
+    compiled = compiled_pattern(pattern)
     assert compiled is not None
     texts = (leaf if isinstance(leaf, str) else show_json(leaf) for leaf in leaves)
     found = {match.group() for text in texts for match in compiled.finditer(text)}
@@ -252,7 +252,8 @@ def _is_only(pattern: str, leaves: Iterable[JsonValue], spellings: Sequence[str]
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str] | None:
+def compiled_pattern(pattern: str) -> re.Pattern[str] | None:
+    """The pattern, or `None` if it is none."""
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError):

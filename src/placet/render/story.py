@@ -15,14 +15,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.text import Text
 
 from placet.events.event import Event
-from placet.render.advice import advise
 from placet.render.history import History
 from placet.render.marks import MARKS, NONZERO, mark, outcome_mark
 from placet.render.skill_story import tell_skills
 from placet.render.step_story import resumed_words, section, status_of, tell_restored, tell_step, waited_ms
 from placet.render.steps import INTERRUPTED, Part, Step, unundone_words
 from placet.render.text import count, duration, listing, moment, value
-from placet.render.turn_story import tell_turns
+from placet.render.turn_story import tell_next, tell_turns
 from placet.safe_text import clean
 
 _FINE_SHOWN = 40
@@ -80,7 +79,7 @@ def tell_history(
         lines += section("What was not undone", _stuck(part))
     lines += section("Replanning", _replans(history))
     lines += section("Skills", tell_skills(history.skills))
-    lines += section("What to do next", _next(history, log, db, now))
+    lines += section("What to do next", tell_next(history, log, db, now))
     return lines
 
 
@@ -283,10 +282,3 @@ def _replans(history: History) -> Iterator[Text]:
     for kind, reason in history.replans[:_FINE_SHOWN]:
         why = f": {clean(reason, _LONG)}" if reason else ""
         yield Text(f"  {words.get(kind, clean(kind, 40))}{why}")
-
-
-def _next(history: History, log: str, db: str | None, now: float) -> Iterator[Text]:
-    for advice in advise(history, log, db, now=now):
-        yield Text(f"  - {advice.sentence}", style="bold yellow" if advice.is_urgent else "")
-        if advice.command:
-            yield Text(f"      {advice.command}", style="bold")

@@ -72,7 +72,7 @@ def tell_turns(history: History, *, log: str, db: str | None, now: float) -> lis
     lines += section("What it changed", _changed(whole))
     lines += section("What is not known", _unknown(led, whole))
     lines += section("Skills", tell_skills(history.skills))
-    lines += section("What to do next", _next(history, log, db, now))
+    lines += section("What to do next", tell_next(history, log, db, now))
     return lines
 
 
@@ -362,7 +362,8 @@ def _unknown(led: Led, whole: Part) -> Iterator[Text]:
                 yield Text(f"    It was called with {clean(given_words(made.parameters), _LONG)}")
 
 
-def _next(history: History, log: str, db: str | None, now: float) -> Iterator[Text]:
+def tell_next(history: History, log: str, db: str | None, now: float) -> Iterator[Text]:
+    """What to do now, a line each."""
     for advice in advise(history, log, db, now=now):
         yield Text(f"  - {advice.sentence}", style="bold yellow" if advice.is_urgent else "")
         if advice.command:

@@ -284,7 +284,7 @@ def replace(spot: Spot, data: bytes, path: str, if_unchanged: Seen | None, turns
     opened = os.open(temporary, flags, 0o666 if was is None else 0o600, dir_fd=spot.parent)
     try:
         try:
-            _write_all(opened, data)
+            write_all(opened, data)
             if was is not None:
                 _take_after(opened, was)
             os.fsync(opened)
@@ -377,7 +377,8 @@ def _take_after(opened: int, was: os.stat_result) -> None:
     os.fchmod(opened, was.st_mode & 0o777)
 
 
-def _write_all(opened: int, data: bytes) -> None:
+def write_all(opened: int, data: bytes) -> None:
+    """Write all of it, also when the system takes it in parts."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(opened, rest) :]

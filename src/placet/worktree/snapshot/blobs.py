@@ -28,6 +28,7 @@ from typing import IO, TYPE_CHECKING
 from placet.errors import ToolError
 from placet.sandbox.beneath import open_beneath
 from placet.sandbox.git_folder import GitFolder, read
+from placet.sandbox.spot import write_all
 from placet.worktree.git import arguments, git_sync, variables
 from placet.worktree.objects import config_text, write_git_folder
 from placet.worktree.snapshot.git_state import INDEX
@@ -256,13 +257,6 @@ def _reading(top: int, path: bytes, work: Callable[[int], bytes | None]) -> byte
         return work(opened) if stat.S_ISREG(os.fstat(opened).st_mode) else None
     finally:
         os.close(opened)
-
-
-def write_all(opened: int, data: bytes) -> None:
-    """Write all of it, also when the system takes it in parts."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(opened, rest) :]
 
 
 def sync(folder: str) -> None:
