@@ -12,18 +12,12 @@ from placet.cli.inputs import (
     Subject,
     collected,
     db_option,
-    isolation_option,
     json_option,
     log_option,
-    model_option,
-    permissions_option,
-    policies_option,
     run_id_option,
-    single,
-    tools_option,
+    task_options,
     user_option,
     wait_option,
-    yes_to_option,
 )
 from placet.cli.output import Output
 
@@ -53,13 +47,7 @@ for _command in COMMANDS:
 @click.argument("name", metavar="AGENT")
 @click.argument("task", metavar="TASK")
 @user_option
-@model_option
-@single("--workspace", metavar="DIR", help="Where tools work. Default: the project's folder.")
-@yes_to_option
-@tools_option
-@policies_option
-@permissions_option
-@isolation_option
+@task_options
 @run_id_option
 @click.option("--even-if-disabled", is_flag=True, help="Run it although it is disabled.")
 @wait_option

@@ -11,15 +11,10 @@ from placet.cli.agent import run as run_agent
 from placet.cli.inputs import (
     collected,
     db_option,
-    isolation_option,
     json_option,
-    model_option,
-    permissions_option,
-    policies_option,
     single,
-    tools_option,
+    task_options,
     wait_option,
-    yes_to_option,
 )
 from placet.cli.output import Output
 
@@ -32,13 +27,7 @@ if TYPE_CHECKING:
 @click.argument("question", metavar="QUESTION")
 @single("--agent", metavar="ID", help="Ask this one, whoever fits.")
 @click.option("--why", is_flag=True, help="Say who fits how well, and ask nobody.")
-@model_option
-@single("--workspace", metavar="DIR", help="Where tools work. Default: the project's folder.")
-@yes_to_option
-@tools_option
-@policies_option
-@permissions_option
-@isolation_option
+@task_options
 @wait_option
 @db_option
 @json_option

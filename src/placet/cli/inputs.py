@@ -362,6 +362,21 @@ def assistant_options(command: Command) -> Command:
     return command
 
 
+def task_options(command: Command) -> Command:
+    """How a task is done: by which model, in which folder, with what tools and rules."""
+    for option in (
+        isolation_option,
+        permissions_option,
+        policies_option,
+        tools_option,
+        yes_to_option,
+        single("--workspace", metavar="DIR", help="Where tools work. Default: the project's folder."),
+        model_option,
+    ):
+        command = option(command)
+    return command
+
+
 workspace_option = single(
     "--workspace",
     metavar="DIR",

@@ -17,15 +17,12 @@ from placet.cli.inputs import (
     json_option,
     limit_options,
     model_option,
-    permissions_option,
     plan_argument,
-    policies_option,
     run_id_option,
     runtime_options,
     single,
-    tools_option,
+    task_options,
     workspace_option,
-    yes_to_option,
 )
 from placet.cli.output import Output
 
@@ -39,6 +36,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FIRST = "run"
+turns_option = click.option("--turns", type=click.IntRange(min=1), metavar="N", help="How often it is asked.")
 _QUEUED = ("run_id", "key", "priority", "tenant", "queue", "delay", "is_anywhere")
 
 
@@ -134,26 +132,12 @@ def submit_run(
     return _store(output, job, options, queued, db, as_json=as_json)
 
 
-def _task_options(command: Command) -> Command:
-    for option in (
-        queue_options,
-        limit_options(),
-        click.option("--turns", type=click.IntRange(min=1), metavar="N", help="How often it is asked."),
-        isolation_option,
-        permissions_option,
-        policies_option,
-        tools_option,
-        yes_to_option,
-        single("--workspace", metavar="DIR", help="Where tools work. Default: the project's folder."),
-        model_option,
-    ):
-        command = option(command)
-    return command
-
-
 @submit.command("do", short_help="Have a model do a job.")
 @click.argument("task", metavar="TASK")
-@_task_options
+@task_options
+@turns_option
+@limit_options()
+@queue_options
 @click.pass_obj
 @collected
 def submit_do(
@@ -171,7 +155,10 @@ def submit_do(
 @submit.command("agent", short_help="Have an agent do a job.")
 @click.argument("name", metavar="NAME")
 @click.argument("task", metavar="TASK")
-@_task_options
+@task_options
+@turns_option
+@limit_options()
+@queue_options
 @click.pass_obj
 @collected
 def submit_agent(
