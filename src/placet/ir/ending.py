@@ -13,7 +13,7 @@ import msgspec
 
 from placet.ir.json_value import JsonValue
 from placet.ir.provenance import Labels, SourcedText, recorded
-from placet.ir.result import Waiting
+from placet.ir.result import Outcome, Waiting
 from placet.ir.stop_cause import StopCause
 from placet.ir.to_dict import ToDict
 from placet.ir.usage import Usage
@@ -44,6 +44,20 @@ End = Literal[
 - `unsupported`: the model finished, but no successful call did what the task needs, such as reading the file
   that it names.
 """
+
+OUTCOMES: Mapping[End, Outcome] = {
+    "success": "succeeded",
+    "max_turns": "partial",
+    "cancelled": "canceled",
+    # What is wrong with a model or a disk may pass, and then the run can be resumed.
+    "error": "canceled",
+    "stuck": "partial",
+    "budget": "budget",
+    "waiting": "waiting",
+    "unmet": "partial",
+    "unsupported": "partial",
+}
+"""Outcome of the run for each."""
 
 CallKind = Literal["reading", "writing", "running"]
 """Something that a task needs calls to do.

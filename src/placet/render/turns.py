@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from placet.events.event import Event
 from placet.events.schema import HARNESS
 from placet.events.totals import count_answer
+from placet.ir.ending import OUTCOMES
 from placet.ir.json_value import JsonValue
 from placet.render.steps import INTERRUPTED, Step
 from placet.render.text import count
@@ -22,17 +23,6 @@ _SHOWN = 40
 """Of more turns than this, some are only counted."""
 _FIRST = 8
 _LAST = 16
-_OUTCOMES = {
-    "success": "succeeded",
-    "max_turns": "partial",
-    "cancelled": "canceled",
-    "error": "canceled",
-    "stuck": "partial",
-    "budget": "budget",
-    "waiting": "waiting",
-    "unmet": "partial",
-    "unsupported": "partial",
-}
 _GOES_ON = ("waiting", "cancelled", "error")
 """Of a task that ended so, more comes when the run is taken up again."""
 
@@ -259,7 +249,7 @@ class Led:
 
 def outcome_of(status: str) -> str:
     """The outcome that the runtime keeps of a loop which ended so; a status that is unknown stays itself."""
-    return _OUTCOMES.get(status, status)
+    return next((outcome for end, outcome in OUTCOMES.items() if end == status), status)
 
 
 @dataclass(slots=True)

@@ -1,12 +1,10 @@
-"""How a loop of turns ended, as the runtime keeps it; and the types of endings and events, for this package.
+"""How a loop of turns ended; and the types of endings and events, for this package.
 
 The types are public under `placet.Ending` and `placet.events`, where they are defined; the short names here
 are those by which the loop and its watchers speak of them.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from placet.events.stream import ErrorReported as Trouble
 from placet.events.stream import Notice as Note
@@ -17,8 +15,8 @@ from placet.events.stream import ThinkingDelta as Thinking
 from placet.events.stream import ToolCallFinished as CallResult
 from placet.events.stream import ToolCallStarted as Call
 from placet.events.stream import Watch
-from placet.ir.ending import End, Ending
-from placet.ir.result import Outcome, Status
+from placet.ir.ending import OUTCOMES, End, Ending
+from placet.ir.result import Status
 
 __all__ = [
     "FINISHED",
@@ -36,20 +34,6 @@ __all__ = [
     "Trouble",
     "Watch",
 ]
-
-OUTCOMES: Mapping[End, Outcome] = {
-    "success": "succeeded",
-    "max_turns": "partial",
-    "cancelled": "canceled",
-    # What is wrong with a model or a disk may pass, and then the run can be resumed.
-    "error": "canceled",
-    "stuck": "partial",
-    "budget": "budget",
-    "waiting": "waiting",
-    "unmet": "partial",
-    "unsupported": "partial",
-}
-"""What the runtime keeps of each."""
 
 MADE: tuple[Status, ...] = ("succeeded", "failed", "unknown")
 """The tool was called."""
