@@ -20,6 +20,7 @@ from typing import Any
 from placet.events.event import Event
 from placet.events.store import EventStore
 from placet.ir.json_value import JsonValue
+from placet.testing.checks import same
 
 MakeStore = Callable[[Sequence[Event]], EventStore]
 Check = Callable[[MakeStore], None]
@@ -59,12 +60,6 @@ def _ended(source: str, calls: int) -> dict[str, JsonValue]:
     return {"outcome": "succeeded", "source": source, "cost": {"tool_calls": calls, "duration_ms": 0.5}}
 
 
-def _same(actual: object, expected: object, what: str) -> None:
-    # repr tells 1 from True and 1.0, and -0.0 from 0.0, which == does not.
-    if actual != expected or repr(actual) != repr(expected):
-        raise AssertionError(f"{what}: got {actual!r:.300}, expected {expected!r:.300}")
-
-
 def _seqs(events: Iterable[Event]) -> list[int]:
     return [event.seq for event in events]
 
@@ -72,23 +67,23 @@ def _seqs(events: Iterable[Event]) -> list[int]:
 def an_empty_store_has_nothing(make: MakeStore) -> None:
     store = make([])
 
-    _same(store.query(), [], "query()")
-    _same(store.query(kind="action_failed", newest=True, limit=3), [], "query with conditions")
-    _same(store.counts(), {}, "counts()")
-    _same(store.cost_by_agent(), {}, "cost_by_agent()")
+    same(store.query(), [], "query()")
+    same(store.query(kind="action_failed", newest=True, limit=3), [], "query with conditions")
+    same(store.counts(), {}, "counts()")
+    same(store.cost_by_agent(), {}, "cost_by_agent()")
 
 
 def events_come_back_as_they_went_in(make: MakeStore) -> None:
     events = [*_events(), Event(13, "turn_note", 111.25, data=AWKWARD)]
 
-    _same(make(events).query(), events, "query()")
+    same(make(events).query(), events, "query()")
 
 
 def order_is_that_of_writing_not_of_time(make: MakeStore) -> None:
     store = make(_events())
 
-    _same(_seqs(store.query()), list(range(1, 13)), "oldest first")
-    _same(_seqs(store.query(newest=True)), list(range(12, 0, -1)), "newest first")
+    same(_seqs(store.query()), list(range(1, 13)), "oldest first")
+    same(_seqs(store.query(newest=True)), list(range(12, 0, -1)), "newest first")
 
 
 def each_condition_holds(make: MakeStore) -> None:
@@ -123,27 +118,23 @@ def each_condition_holds(make: MakeStore) -> None:
     ]
 
     for conditions, seqs in expected:
-        _same(_seqs(store.query(**conditions)), seqs, f"query({conditions})")
+        same(_seqs(store.query(**conditions)), seqs, f"query({conditions})")
         limited = "limit" in conditions and conditions["limit"] == 2
         newest = [12, 11] if limited else seqs[::-1]
-        _same(_seqs(store.query(**conditions, newest=True)), newest, f"query({conditions}, newest=True)")
+        same(_seqs(store.query(**conditions, newest=True)), newest, f"query({conditions}, newest=True)")
 
 
 def conditions_are_joined_by_and(make: MakeStore) -> None:
     store = make(_events())
 
-    _same(_seqs(store.query(run="r2", kind="proposal_ended")), [8, 9], "run and kind")
-    _same(
-        _seqs(store.query(run="r2", kind=["proposal_ended", "action_failed"], after=7)), [8, 9], "and after"
-    )
-    _same(_seqs(store.query(action="a", tool="note", trace="t1", proposal="p1")), [3, 4], "four of them")
-    _same(
-        _seqs(store.query(kind="proposal_ended", limit=2, newest=True)), [11, 9], "the newest two of a kind"
-    )
-    _same(
+    same(_seqs(store.query(run="r2", kind="proposal_ended")), [8, 9], "run and kind")
+    same(_seqs(store.query(run="r2", kind=["proposal_ended", "action_failed"], after=7)), [8, 9], "and after")
+    same(_seqs(store.query(action="a", tool="note", trace="t1", proposal="p1")), [3, 4], "four of them")
+    same(_seqs(store.query(kind="proposal_ended", limit=2, newest=True)), [11, 9], "the newest two of a kind")
+    same(
         _seqs(store.query(kind="proposal_ended", until=108.0, tenant="acme")), [6, 8, 9], "kind, time, tenant"
     )
-    _same(_seqs(store.query(run="r1", trace="t2")), [], "a contradiction")
+    same(_seqs(store.query(run="r1", trace="t2")), [], "a contradiction")
 
 
 def text_in_a_condition_is_only_text(make: MakeStore) -> None:
@@ -152,7 +143,7 @@ def text_in_a_condition_is_only_text(make: MakeStore) -> None:
     store = make(events)
 
     for number, name in enumerate(names, start=1):
-        _same(_seqs(store.query(run=name)), [number], f"query(run={name!r})")
+        same(_seqs(store.query(run=name)), [number], f"query(run={name!r})")
 
 
 def many_are_found_as_well_as_few(make: MakeStore) -> None:
@@ -161,18 +152,18 @@ def many_are_found_as_well_as_few(make: MakeStore) -> None:
     events = [Event(n, f"turn_{n % 2}", float(n), run_id=f"r{n % 3}") for n in range(1, count + 1)]
     store = make(events)
 
-    _same(_seqs(store.query()), list(range(1, count + 1)), "all")
-    _same(_seqs(store.query(newest=True)), list(range(count, 0, -1)), "all, newest first")
-    _same(_seqs(store.query(kind="turn_1")), list(range(1, count, 2)), "every other")
-    _same(_seqs(store.query(limit=1_500, after=700)), list(range(701, 2_201)), "a limit of more than a page")
-    _same(_seqs(store.query(limit=1_500, newest=True)), list(range(count, 1_000, -1)), "and from the end")
-    _same(
+    same(_seqs(store.query()), list(range(1, count + 1)), "all")
+    same(_seqs(store.query(newest=True)), list(range(count, 0, -1)), "all, newest first")
+    same(_seqs(store.query(kind="turn_1")), list(range(1, count, 2)), "every other")
+    same(_seqs(store.query(limit=1_500, after=700)), list(range(701, 2_201)), "a limit of more than a page")
+    same(_seqs(store.query(limit=1_500, newest=True)), list(range(count, 1_000, -1)), "and from the end")
+    same(
         _seqs(store.query(limit=1_500, newest=True, before=2_000)),
         list(range(1_999, 499, -1)),
         "and from before one",
     )
-    _same(_seqs(store.query(since=100, until=2_200)), list(range(100, 2_201)), "a stretch of time")
-    _same(sorted(store.counts().items()), [("turn_0", 1_250), ("turn_1", 1_250)], "counts()")
+    same(_seqs(store.query(since=100, until=2_200)), list(range(100, 2_201)), "a stretch of time")
+    same(sorted(store.counts().items()), [("turn_0", 1_250), ("turn_1", 1_250)], "counts()")
 
 
 def counts_are_by_kind(make: MakeStore) -> None:
@@ -186,7 +177,7 @@ def counts_are_by_kind(make: MakeStore) -> None:
         "proposal_received": 3,
         "round_started": 1,
     }
-    _same({kind: counts[kind] for kind in sorted(counts)}, expected, "counts()")
+    same({kind: counts[kind] for kind in sorted(counts)}, expected, "counts()")
 
 
 def cost_is_by_agent_and_a_replanned_run_counts_once(make: MakeStore) -> None:
@@ -195,7 +186,7 @@ def cost_is_by_agent_and_a_replanned_run_counts_once(make: MakeStore) -> None:
         "other": {"runs": 1, "tool_calls": 5, "duration_ms": 0.5},
     }
 
-    _same(make(_events()).cost_by_agent(), expected, "cost_by_agent()")
+    same(make(_events()).cost_by_agent(), expected, "cost_by_agent()")
 
 
 def what_models_took_is_counted_by_agent(make: MakeStore) -> None:
@@ -210,7 +201,7 @@ def what_models_took_is_counted_by_agent(make: MakeStore) -> None:
     unknown = {"uncounted_answers": 0, "unpriced_answers": 1}
 
     expected = {"assistant": {"runs": 1, **took, "cost_usd": 0.5, **unknown}}
-    _same(make(events).cost_by_agent(), expected, "cost_by_agent() of models")
+    same(make(events).cost_by_agent(), expected, "cost_by_agent() of models")
 
 
 event_store_suite: tuple[Check, ...] = (

@@ -15,7 +15,6 @@ Keep true:
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,6 +25,7 @@ from placet.approvals.approval import ANSWERS, Approval, Decision, fingerprint, 
 from placet.approvals.ledger import ApprovalLedger
 from placet.errors import ApprovalDecided, NotJson, UnknownApproval, UsageError
 from placet.ir.call_facts import Confinement, FileEdit, Recovery
+from placet.testing.checks import at_once, same
 from placet.testing.clock import FakeClock
 from placet.testing.state_store import AWKWARD
 
@@ -60,12 +60,6 @@ def approval(id: str = "q1", **changes: Any) -> Approval:
     return Approval(id=id, **{**fields, **changes})
 
 
-def _same(actual: object, expected: object, what: str) -> None:
-    # repr tells 1 from True and 1.0, which == does not.
-    if actual != expected or repr(actual) != repr(expected):
-        raise AssertionError(f"{what}: got {actual!r:.300}, expected {expected!r:.300}")
-
-
 def _refuses(call: Callable[[], object], error: type[Exception], what: str, words: str = "") -> None:
     try:
         call()
@@ -79,11 +73,11 @@ def _refuses(call: Callable[[], object], error: type[Exception], what: str, word
 def an_empty_ledger_holds_nothing(make: MakeLedger) -> None:
     ledger = make(FakeClock(START))
 
-    _same(ledger.get("q1"), None, "get")
-    _same(ledger.pending(), [], "pending")
-    _same(ledger.recent(5), [], "recent")
-    _same(ledger.standing("f"), None, "standing")
-    _same(ledger.standing_ones(), [], "those that stand")
+    same(ledger.get("q1"), None, "get")
+    same(ledger.pending(), [], "pending")
+    same(ledger.recent(5), [], "recent")
+    same(ledger.standing("f"), None, "standing")
+    same(ledger.standing_ones(), [], "those that stand")
     _refuses(lambda: ledger.revoke("q1", by="ann"), UnknownApproval, "an unknown id", "no approval 'q1'")
     _refuses(
         lambda: ledger.decide("q1", "once", by="ann"), UnknownApproval, "an unknown id", "no approval 'q1'"
@@ -116,11 +110,11 @@ def what_was_asked_comes_back_as_it_was(make: MakeLedger) -> None:
         requested_at=START,
     )
 
-    _same(ledger.request(whole), whole, "request")
-    _same(ledger.request(bare), bare, "request of a bare one")
-    _same(ledger.get("q1"), whole, "get")
-    _same(ledger.get("q2"), bare, "get of a bare one")
-    _same(ledger.pending(), [whole, bare], "pending")
+    same(ledger.request(whole), whole, "request")
+    same(ledger.request(bare), bare, "request of a bare one")
+    same(ledger.get("q1"), whole, "get")
+    same(ledger.get("q2"), bare, "get of a bare one")
+    same(ledger.pending(), [whole, bare], "pending")
 
 
 def what_is_not_json_is_refused(make: MakeLedger) -> None:
@@ -138,17 +132,17 @@ def what_is_not_json_is_refused(make: MakeLedger) -> None:
     for place, changes in bad_ones.items():
         bad = replace(approval(), **changes)
         _refuses(partial(ledger.request, bad), NotJson, place, place)
-    _same(ledger.recent(5), [], "after refusals")
+    same(ledger.recent(5), [], "after refusals")
 
     ledger.request(approval())
     _refuses(lambda: ledger.decide("q1", "once", by=half), NotJson, "by", "by")
     _refuses(lambda: ledger.decide("q1", "once", by="ann", reason=half), NotJson, "reason", "reason")
     _refuses(lambda: ledger.withdraw("q1", half), NotJson, "why it is withdrawn", "reason")
-    _same(ledger.pending(), [approval()], "after more refusals")
+    same(ledger.pending(), [approval()], "after more refusals")
     made = ledger.decide("q1", "always", by="ann")
     _refuses(lambda: ledger.revoke("q1", by=half), NotJson, "who revokes", "by")
     _refuses(lambda: ledger.revoke("q1", by="ann", reason=half), NotJson, "why it is revoked", "reason")
-    _same(ledger.get("q1"), made, "after still more refusals")
+    same(ledger.get("q1"), made, "after still more refusals")
 
 
 def nothing_is_aliased(make: MakeLedger) -> None:
@@ -165,9 +159,9 @@ def nothing_is_aliased(make: MakeLedger) -> None:
 
     def check(what: str) -> None:
         found = ledger.get("q1")
-        _same(found and found.parameters, {"list": [1]}, f"parameters after {what}")
-        _same(found and found.compensation, {"list": [1]}, f"compensation after {what}")
-        _same(found and found.reasons, ("why",), f"reasons after {what}")
+        same(found and found.parameters, {"list": [1]}, f"parameters after {what}")
+        same(found and found.compensation, {"list": [1]}, f"compensation after {what}")
+        same(found and found.reasons, ("why",), f"reasons after {what}")
 
     returned = ledger.request(asks)
     given["list"].append("changed")
@@ -188,12 +182,12 @@ def asking_again_finds_what_is_known(make: MakeLedger) -> None:
     """A run that is resumed asks what it asked before, and hears the answer given meanwhile."""
     ledger = make(FakeClock(START))
     ledger.request(approval())
-    _same(ledger.request(approval()), approval(), "the same question")
+    same(ledger.request(approval()), approval(), "the same question")
     decided = ledger.decide("q1", "deny", by="ann", reason="no")
 
-    _same(ledger.request(approval()), decided, "the same question, decided")
+    same(ledger.request(approval()), decided, "the same question, decided")
     _refuses(lambda: ledger.request(approval(tool="other")), UsageError, "another question", "id of its own")
-    _same(ledger.get("q1"), decided, "after all that")
+    same(ledger.get("q1"), decided, "after all that")
 
 
 def a_decision_is_not_brought_along(make: MakeLedger) -> None:
@@ -216,7 +210,7 @@ def a_decision_is_not_brought_along(make: MakeLedger) -> None:
             f"a request with {brought}",
             "comes with a decision",
         )
-    _same(ledger.get("q1"), None, "after a refusal")
+    same(ledger.get("q1"), None, "after a refusal")
 
 
 def a_decision_is_recorded_with_who_when_and_why(make: MakeLedger) -> None:
@@ -236,9 +230,9 @@ def a_decision_is_recorded_with_who_when_and_why(make: MakeLedger) -> None:
             reason="because\0",
             decided_at=clock(),
         )
-        _same(made, expected, f"decide {decision}")
-        _same(ledger.get(f"q{number}"), expected, f"get after {decision}")
-    _same(ledger.pending(), [], "pending after all are decided")
+        same(made, expected, f"decide {decision}")
+        same(ledger.get(f"q{number}"), expected, f"get after {decision}")
+    same(ledger.pending(), [], "pending after all are decided")
 
 
 def what_is_no_decision_is_refused(make: MakeLedger) -> None:
@@ -253,7 +247,7 @@ def what_is_no_decision_is_refused(make: MakeLedger) -> None:
             f"the decision {word!r}",
             "once, always, deny",
         )
-    _same(ledger.pending(), [approval()], "after refusals")
+    same(ledger.pending(), [approval()], "after refusals")
 
 
 def all_edits_are_allowed_only_where_that_is_offered(make: MakeLedger) -> None:
@@ -265,11 +259,11 @@ def all_edits_are_allowed_only_where_that_is_offered(make: MakeLedger) -> None:
     _refuses(
         lambda: ledger.decide("q2", "edits", by="ann"), UsageError, "edits where it is not offered", "'edits'"
     )
-    _same(ledger.pending(), [offered, approval("q2", fingerprint="f2")], "after a refusal")
+    same(ledger.pending(), [offered, approval("q2", fingerprint="f2")], "after a refusal")
     made = ledger.decide("q1", "edits", by="ann")
-    _same(made.covers_edits, True, "an answer that allows all edits")
-    _same(ledger.get("q1"), made, "get after edits")
-    _same(ledger.standing("f1"), None, "standing: it is for one run, not for a fingerprint")
+    same(made.covers_edits, True, "an answer that allows all edits")
+    same(ledger.get("q1"), made, "get after edits")
+    same(ledger.standing("f1"), None, "standing: it is for one run, not for a fingerprint")
     _refuses(lambda: ledger.decide("q1", "edits", by="bob"), ApprovalDecided, "a second answer")
 
 
@@ -284,12 +278,12 @@ def what_allows_all_edits_is_revoked_once(make: MakeLedger) -> None:
 
     made = ledger.revoke("q1", by="bob", reason="enough")
 
-    _same(made.covers_edits, False, "after revoking")
-    _same(
+    same(made.covers_edits, False, "after revoking")
+    same(
         (made.revoked_by, made.revoked_at, made.revoked_reason), ("bob", clock(), "enough"), "who, when, why"
     )
-    _same(ledger.get("q1"), made, "get after revoking")
-    _same(ledger.standing("f"), older, "an always about the same")
+    same(ledger.get("q1"), made, "get after revoking")
+    same(ledger.standing("f"), older, "an always about the same")
     _refuses(lambda: ledger.revoke("q1", by="cy"), ApprovalDecided, "revoking twice", "revoked by bob")
 
 
@@ -304,7 +298,7 @@ def nobody_decides_nothing(make: MakeLedger) -> None:
             "a decision by nobody",
             "who decides",
         )
-    _same(ledger.pending(), [approval()], "after refusals")
+    same(ledger.pending(), [approval()], "after refusals")
 
 
 def a_decision_is_final(make: MakeLedger) -> None:
@@ -332,7 +326,7 @@ def a_decision_is_final(make: MakeLedger) -> None:
                     f"{again} after {decision}",
                     f"Approval '{id}' was {words}",
                 )
-        _same(ledger.get(id), made, "after deciding again")
+        same(ledger.get(id), made, "after deciding again")
 
 
 def only_what_was_seen_is_decided(make: MakeLedger) -> None:
@@ -346,11 +340,11 @@ def only_what_was_seen_is_decided(make: MakeLedger) -> None:
             "a decision about other parameters",
             "other parameters than those you saw",
         )
-    _same(ledger.get("q1"), asked, "after refusals")
+    same(ledger.get("q1"), asked, "after refusals")
 
     made = ledger.decide("q1", "once", by="ann", fingerprint="f1")
 
-    _same(made.decision, "once", "a decision about these")
+    same(made.decision, "once", "a decision about these")
     _refuses(
         lambda: ledger.decide("q1", "once", by="bob", fingerprint="f2"),
         ApprovalDecided,
@@ -375,21 +369,21 @@ def a_question_can_be_taken_back(make: MakeLedger) -> None:
         reason="the run was canceled\0",
         decided_at=START + 1,
     )
-    _same(taken, expected, "withdraw")
-    _same(ledger.get("q1"), expected, "get after it")
-    _same([one.id for one in ledger.pending()], ["q3"], "pending after it")
-    _same(ledger.standing("f"), allowed, "what stands is not touched by it")
+    same(taken, expected, "withdraw")
+    same(ledger.get("q1"), expected, "get after it")
+    same([one.id for one in ledger.pending()], ["q3"], "pending after it")
+    same(ledger.standing("f"), allowed, "what stands is not touched by it")
     _refuses(
         lambda: ledger.decide("q1", "once", by="ann"),
         ApprovalDecided,
         "deciding what was taken back",
         "was withdrawn by its run on 1970-01-01 00:16:41 UTC (the run was canceled",
     )
-    _same(ledger.withdraw("q1", "again"), expected, "what was taken back")
-    _same(ledger.withdraw("q2", "too late"), allowed, "what was decided")
-    _same(ledger.request(approval("q1", fingerprint="f")), expected, "asking that again")
+    same(ledger.withdraw("q1", "again"), expected, "what was taken back")
+    same(ledger.withdraw("q2", "too late"), allowed, "what was decided")
+    same(ledger.request(approval("q1", fingerprint="f")), expected, "asking that again")
     clock.advance(1_000)
-    _same(ledger.withdraw("q3", "nobody came").decision, "withdrawn", "what had expired")
+    same(ledger.withdraw("q3", "nobody came").decision, "withdrawn", "what had expired")
 
 
 def what_has_expired_cannot_be_decided(make: MakeLedger) -> None:
@@ -409,10 +403,10 @@ def what_has_expired_cannot_be_decided(make: MakeLedger) -> None:
         "too late",
         "'q1' expired on 1970-01-01 00:17:40 UTC",
     )
-    _same(ledger.get("q1"), approval("q1"), "an expired one stays as it was")
-    _same(ledger.get("q2"), made, "what was decided in time")
-    _same([one.id for one in ledger.pending()], ["q3"], "pending")
-    _same(ledger.decide("q3", "once", by="ann").decision, "once", "one without an end")
+    same(ledger.get("q1"), approval("q1"), "an expired one stays as it was")
+    same(ledger.get("q2"), made, "what was decided in time")
+    same([one.id for one in ledger.pending()], ["q3"], "pending")
+    same(ledger.decide("q3", "once", by="ann").decision, "once", "one without an end")
 
 
 def pending_is_chosen_by_run_and_tenant(make: MakeLedger) -> None:
@@ -425,11 +419,11 @@ def pending_is_chosen_by_run_and_tenant(make: MakeLedger) -> None:
     def ids(run: str | None = None, tenant: str | None = None) -> list[str]:
         return [one.id for one in ledger.pending(run=run, tenant=tenant)]
 
-    _same(ids(), ["q0", "q1", "q2", "q3"], "all, the oldest first")
-    _same(ids(run="r1"), ["q0", "q1", "q3"], "of a run")
-    _same(ids(tenant="t1"), ["q2", "q3"], "of a tenant")
-    _same(ids(run="r1", tenant="t1"), ["q3"], "of both")
-    _same(ids(run="r%"), [], "of a run that is a pattern")
+    same(ids(), ["q0", "q1", "q2", "q3"], "all, the oldest first")
+    same(ids(run="r1"), ["q0", "q1", "q3"], "of a run")
+    same(ids(tenant="t1"), ["q2", "q3"], "of a tenant")
+    same(ids(run="r1", tenant="t1"), ["q3"], "of both")
+    same(ids(run="r%"), [], "of a run that is a pattern")
 
 
 def the_newest_come_first_whatever_became_of_them(make: MakeLedger) -> None:
@@ -445,12 +439,12 @@ def the_newest_come_first_whatever_became_of_them(make: MakeLedger) -> None:
     def ids(limit: int, run: str | None = None) -> list[str]:
         return [one.id for one in ledger.recent(limit, run=run)]
 
-    _same(ids(9), ["q40", "q4", "q3", "q2", "q1", "q0"], "all")
-    _same([one.decision for one in ledger.recent(5)], [None, None, None, "withdrawn", "deny"], "decisions")
-    _same(ids(2), ["q40", "q4"], "some")
-    _same(ids(2, run="r2"), ["q3", "q1"], "of a run")
-    _same(ids(0), [], "none")
-    _same(ids(-1), [], "less than none")
+    same(ids(9), ["q40", "q4", "q3", "q2", "q1", "q0"], "all")
+    same([one.decision for one in ledger.recent(5)], [None, None, None, "withdrawn", "deny"], "decisions")
+    same(ids(2), ["q40", "q4"], "some")
+    same(ids(2, run="r2"), ["q3", "q1"], "of a run")
+    same(ids(0), [], "none")
+    same(ids(-1), [], "less than none")
 
 
 def the_start_of_an_id_is_enough(make: MakeLedger) -> None:
@@ -460,7 +454,7 @@ def the_start_of_an_id_is_enough(make: MakeLedger) -> None:
         ledger.request(approval(id))
 
     for start, whole in {"ab": "ab", "abc": "abc", "abd": "abd", "é2": "é2x", "%": "%", "_": "_x"}.items():
-        _same(ledger.find(start), approval(whole), f"find {start!r}")
+        same(ledger.find(start), approval(whole), f"find {start!r}")
     for start in ("x", "", "abcd", "AB", "b", "%b", "__"):
         _refuses(
             partial(ledger.find, start),
@@ -470,7 +464,7 @@ def the_start_of_an_id_is_enough(make: MakeLedger) -> None:
         )
     _refuses(lambda: ledger.find("é"), UnknownApproval, "find 'é'", "Several approvals begin with 'é'")
     _refuses(lambda: ledger.find("a"), UnknownApproval, "find 'a'", "placet approvals list")
-    _same(ledger.decide("ab", "once", by="ann").id, "ab", "decide")
+    same(ledger.decide("ab", "once", by="ann").id, "ab", "decide")
     _refuses(
         lambda: ledger.decide("é2", "once", by="ann"), UnknownApproval, "decide by a start", "no approval"
     )
@@ -485,16 +479,16 @@ def an_always_holds_until_it_ends(make: MakeLedger) -> None:
 
     made = ledger.decide("q1", "always", by="ann", holds_until=START + 10)
 
-    _same(made.holds_until, START + 10, "what is recorded")
-    _same(ledger.get("q1"), made, "get")
+    same(made.holds_until, START + 10, "what is recorded")
+    same(ledger.get("q1"), made, "get")
     clock.advance(9.5)
-    _same(ledger.standing("f"), made, "before it ends")
+    same(ledger.standing("f"), made, "before it ends")
     clock.advance(0.5)
-    _same(ledger.standing("f"), None, "when it ends, with an older one behind it")
+    same(ledger.standing("f"), None, "when it ends, with an older one behind it")
     again = ledger.decide("q2", "always", by="ann", holds_until=START + 20)
-    _same(ledger.standing("f"), again, "a later one")
+    same(ledger.standing("f"), again, "a later one")
     ledger.decide("q3", "deny", by="ann")
-    _same(ledger.standing("f"), None, "after a denial")
+    same(ledger.standing("f"), None, "after a denial")
 
 
 def what_cannot_hold_so_long_is_refused(make: MakeLedger) -> None:
@@ -516,7 +510,7 @@ def what_cannot_hold_so_long_is_refused(make: MakeLedger) -> None:
             f"always until {until}",
             "Name a moment to come",
         )
-    _same(ledger.pending(), [approval()], "after refusals")
+    same(ledger.pending(), [approval()], "after refusals")
 
 
 def always_stands_for_its_fingerprint_alone(make: MakeLedger) -> None:
@@ -524,16 +518,16 @@ def always_stands_for_its_fingerprint_alone(make: MakeLedger) -> None:
     ledger = make(clock)
     ledger.request(approval("q1", fingerprint="f1"))
     ledger.request(approval("q2", fingerprint="f2"))
-    _same(ledger.standing("f1"), None, "undecided")
+    same(ledger.standing("f1"), None, "undecided")
 
     made = ledger.decide("q1", "always", by="ann")
     ledger.decide("q2", "once", by="ann")
 
-    _same(ledger.standing("f1"), made, "always")
-    _same(ledger.standing("f2"), None, "once")
-    _same(ledger.standing("f"), None, "unknown")
+    same(ledger.standing("f1"), made, "always")
+    same(ledger.standing("f2"), None, "once")
+    same(ledger.standing("f"), None, "unknown")
     clock.advance(1_000_000)
-    _same(ledger.standing("f1"), made, "long after the question would have expired")
+    same(ledger.standing("f1"), made, "long after the question would have expired")
 
 
 def a_later_denial_ends_an_always(make: MakeLedger) -> None:
@@ -544,11 +538,11 @@ def a_later_denial_ends_an_always(make: MakeLedger) -> None:
 
     ledger.decide("q3", "always", by="ann")
     ledger.decide("q1", "deny", by="ann")
-    _same(ledger.standing("f"), None, "after a denial")
+    same(ledger.standing("f"), None, "after a denial")
     ledger.decide("q2", "once", by="ann")
-    _same(ledger.standing("f"), None, "after a single yes")
+    same(ledger.standing("f"), None, "after a single yes")
     made = ledger.decide("q0", "always", by="ann")
-    _same(ledger.standing("f"), made, "after another always")
+    same(ledger.standing("f"), made, "after another always")
 
 
 def a_revoked_always_stands_no_longer(make: MakeLedger) -> None:
@@ -564,22 +558,22 @@ def a_revoked_always_stands_no_longer(make: MakeLedger) -> None:
         ended = ledger.revoke(id, by="bob \0é", reason="left\0")
 
         expected = replace(made, revoked_by="bob \0é", revoked_at=clock(), revoked_reason="left\0")
-        _same(ended, expected, "revoke")
-        _same(ledger.get(id), expected, "get after it")
-        _same(ledger.standing(id), None, "standing after it")
-        _same(ledger.request(approval(id, fingerprint=id)), expected, "asking that again")
-        _same(ledger.withdraw(id, "late"), expected, "withdrawing that")
+        same(ended, expected, "revoke")
+        same(ledger.get(id), expected, "get after it")
+        same(ledger.standing(id), None, "standing after it")
+        same(ledger.request(approval(id, fingerprint=id)), expected, "asking that again")
+        same(ledger.withdraw(id, "late"), expected, "withdrawing that")
         _refuses(
             partial(ledger.decide, id, "always", by="ann"),
             ApprovalDecided,
             "deciding what was revoked",
             f"was {how_decided(expected)}, and {how_revoked(expected)}",
         )
-    _same(ledger.standing_ones(), [], "those that stand")
+    same(ledger.standing_ones(), [], "those that stand")
     ledger.request(approval("q2", fingerprint="q0"))
     again = ledger.decide("q2", "always", by="ann")
-    _same(ledger.standing("q0"), again, "a later always")
-    _same(ledger.revoke("q2", by="bob").revoked_reason, None, "revoking without a reason")
+    same(ledger.standing("q0"), again, "a later always")
+    same(ledger.revoke("q2", by="bob").revoked_reason, None, "revoking without a reason")
 
 
 def no_older_always_comes_back_when_one_is_revoked(make: MakeLedger) -> None:
@@ -596,12 +590,12 @@ def no_older_always_comes_back_when_one_is_revoked(make: MakeLedger) -> None:
         "revoking the older one",
         "'q1', was approved for good by ann on 1970-01-01 00:16:40 UTC. To end that, revoke 'q1'.",
     )
-    _same(ledger.standing("f"), newer, "after a refusal")
+    same(ledger.standing("f"), newer, "after a refusal")
     ledger.revoke("q1", by="bob")
 
-    _same(ledger.standing("f"), None, "standing")
-    _same(ledger.standing_ones(), [], "those that stand")
-    _same(ledger.get("q2"), older, "the older one")
+    same(ledger.standing("f"), None, "standing")
+    same(ledger.standing_ones(), [], "those that stand")
+    same(ledger.get("q2"), older, "the older one")
     _refuses(
         lambda: ledger.revoke("q2", by="bob"),
         ApprovalDecided,
@@ -641,7 +635,7 @@ def only_an_always_that_stands_is_revoked(make: MakeLedger) -> None:
     }
     for id, words in said.items():
         _refuses(partial(ledger.revoke, id, by="cy"), ApprovalDecided, f"revoking {id}", words)
-    _same([ledger.get(id) for id in ids], before, "after refusals")
+    same([ledger.get(id) for id in ids], before, "after refusals")
     clock.advance(50)
     _refuses(lambda: ledger.revoke("open", by="cy"), ApprovalDecided, "an old one", "expired on 1970-01-01")
 
@@ -659,7 +653,7 @@ def nobody_revokes_nothing(make: MakeLedger) -> None:
             "who decides",
         )
     _refuses(lambda: ledger.revoke("q", by="ann"), UnknownApproval, "revoking by a start", "no approval 'q'")
-    _same(ledger.standing("f"), made, "after refusals")
+    same(ledger.standing("f"), made, "after refusals")
 
 
 def those_that_stand_are_listed_the_latest_first(make: MakeLedger) -> None:
@@ -676,14 +670,14 @@ def those_that_stand_are_listed_the_latest_first(make: MakeLedger) -> None:
     def ids() -> list[str]:
         return [one.id for one in ledger.standing_ones()]
 
-    _same(ledger.standing_ones()[0], newest, "the latest")
-    _same(ids(), ["q6", "q1", "q2", "q5"], "all")
+    same(ledger.standing_ones()[0], newest, "the latest")
+    same(ids(), ["q6", "q1", "q2", "q5"], "all")
     ledger.decide("q7", "deny", by="ann")
-    _same(ids(), ["q6", "q1", "q2"], "after a denial")
+    same(ids(), ["q6", "q1", "q2"], "after a denial")
     ledger.revoke("q6", by="ann")
-    _same(ids(), ["q1", "q2"], "after one is revoked, with an older one behind it")
+    same(ids(), ["q1", "q2"], "after one is revoked, with an older one behind it")
     clock.advance(10)
-    _same(ids(), ["q1"], "after one ran out")
+    same(ids(), ["q1"], "after one ran out")
 
 
 def of_many_who_revoke_at_once_exactly_one_does(make: MakeLedger) -> None:
@@ -691,36 +685,29 @@ def of_many_who_revoke_at_once_exactly_one_does(make: MakeLedger) -> None:
         ledger = make(FakeClock(START))
         ledger.request(approval("q1", fingerprint="f"))
         ledger.decide("q1", "always", by="ann")
-        start = threading.Barrier(8)
         won: list[Approval] = []
         lost: list[ApprovalDecided] = []
 
         def revoke(
             number: int,
             ledger: ApprovalLedger = ledger,
-            start: threading.Barrier = start,
             won: list[Approval] = won,
             lost: list[ApprovalDecided] = lost,
         ) -> None:
-            start.wait()
             try:
                 won.append(ledger.revoke("q1", by=str(number)))
             except ApprovalDecided as error:
                 lost.append(error)
 
-        threads = [threading.Thread(target=revoke, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(8, revoke)
 
         stored = ledger.get("q1")
         assert stored is not None
-        _same(won, [stored], "who revoked it")
-        _same(len(lost), 7, "those who did not")
+        same(won, [stored], "who revoked it")
+        same(len(lost), 7, "those who did not")
         for refused in lost:
-            _same(f"revoked by {stored.revoked_by} on" in str(refused), True, f"'{refused}' says who did")
-        _same(ledger.standing("f"), None, "what stands")
+            same(f"revoked by {stored.revoked_by} on" in str(refused), True, f"'{refused}' says who did")
+        same(ledger.standing("f"), None, "what stands")
 
 
 def of_many_decisions_at_once_exactly_one_counts(make: MakeLedger) -> None:
@@ -728,7 +715,6 @@ def of_many_decisions_at_once_exactly_one_counts(make: MakeLedger) -> None:
     for agreed in (False, True, False, True):
         ledger = make(FakeClock(START))
         ledger.request(approval())
-        start = threading.Barrier(8)
         won: list[Approval] = []
         lost: list[ApprovalDecided] = []
         taken: list[Approval] = []
@@ -737,13 +723,11 @@ def of_many_decisions_at_once_exactly_one_counts(make: MakeLedger) -> None:
             number: int,
             agreed: bool = agreed,
             ledger: ApprovalLedger = ledger,
-            start: threading.Barrier = start,
             won: list[Approval] = won,
             lost: list[ApprovalDecided] = lost,
             taken: list[Approval] = taken,
         ) -> None:
             decision: Decision = "deny" if number % 2 and not agreed else "always"
-            start.wait()
             try:
                 if number == 7:
                     taken.append(ledger.withdraw("q1", "canceled"))
@@ -752,20 +736,16 @@ def of_many_decisions_at_once_exactly_one_counts(make: MakeLedger) -> None:
             except ApprovalDecided as error:
                 lost.append(error)
 
-        threads = [threading.Thread(target=decide, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(8, decide)
 
         stored = ledger.get("q1")
         assert stored is not None
         people = 0 if stored.decision == "withdrawn" else 1
-        _same((len(won), len(lost)), (people, 7 - people), "those who decided, and those who did not")
+        same((len(won), len(lost)), (people, 7 - people), "those who decided, and those who did not")
         for one in (*won, *taken):
-            _same(one, stored, "what each of them was told")
+            same(one, stored, "what each of them was told")
         for refused in lost:
-            _same(how_decided(stored) in str(refused), True, f"'{refused}' says what was decided")
+            same(how_decided(stored) in str(refused), True, f"'{refused}' says what was decided")
 
 
 approval_ledger_suite: tuple[Check, ...] = (

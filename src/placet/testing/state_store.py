@@ -21,6 +21,7 @@ from typing import Any
 from placet.errors import NotJson, UsageError
 from placet.ir.json_value import JsonValue
 from placet.state.store import MISSING, Namespace, StateStore
+from placet.testing.checks import same
 
 MakeStore = Callable[[], StateStore]
 Check = Callable[[MakeStore], None]
@@ -48,20 +49,14 @@ AWKWARD: Sequence[JsonValue] = (
 """Values that stores lose or bend when they are careless."""
 
 
-def _same(actual: object, expected: object, what: str) -> None:
-    # repr tells 1 from True and 1.0, and -0.0 from 0.0, which == does not.
-    if actual != expected or repr(actual) != repr(expected):
-        raise AssertionError(f"{what}: got {actual!r:.200}, expected {expected!r:.200}")
-
-
 def _holds(namespace: Namespace, expected: dict[str, JsonValue], what: str) -> None:
     """The namespace holds exactly `expected`, by every way of asking."""
     found = namespace.snapshot()
-    _same({k: found[k] for k in sorted(found)}, {k: expected[k] for k in sorted(expected)}, what)
-    _same(sorted(namespace.keys()), sorted(expected), f"{what}: keys()")
+    same({k: found[k] for k in sorted(found)}, {k: expected[k] for k in sorted(expected)}, what)
+    same(sorted(namespace.keys()), sorted(expected), f"{what}: keys()")
     for key, value in expected.items():
-        _same(namespace.get(key, "absent"), value, f"{what}: get({key!r})")
-        _same(namespace.exists(key), True, f"{what}: exists({key!r})")
+        same(namespace.get(key, "absent"), value, f"{what}: get({key!r})")
+        same(namespace.exists(key), True, f"{what}: exists({key!r})")
 
 
 def _refuses(call: Callable[[], object], errors: type[Exception], what: str) -> None:
@@ -76,12 +71,12 @@ def an_empty_store_holds_nothing(make: MakeStore) -> None:
     store = make()
 
     _holds(store, {}, "an empty store")
-    _same(store.get("k"), None, "get of a missing key")
-    _same(store.get("k", 7), 7, "get of a missing key with a default")
-    _same(store.exists("k"), False, "exists of a missing key")
-    _same(store.version_of("k"), 0, "version_of a missing key")
-    _same(store.delete("k"), False, "delete of a missing key")
-    _same(list(store.transitions_since(store.version)), [], "transitions_since now")
+    same(store.get("k"), None, "get of a missing key")
+    same(store.get("k", 7), 7, "get of a missing key with a default")
+    same(store.exists("k"), False, "exists of a missing key")
+    same(store.version_of("k"), 0, "version_of a missing key")
+    same(store.delete("k"), False, "delete of a missing key")
+    same(list(store.transitions_since(store.version)), [], "transitions_since now")
 
 
 def every_json_value_comes_back_as_it_went_in(make: MakeStore) -> None:
@@ -121,7 +116,7 @@ def what_is_not_json_is_refused_and_nothing_changes(make: MakeStore) -> None:
     _refuses(lambda: store.set(5, 1), UsageError, "a key that is no string")  # type: ignore[arg-type]
 
     _holds(store, {"k": "old"}, "after refusals")
-    _same(store.version, version, "version after refusals")
+    same(store.version, version, "version after refusals")
 
 
 def nothing_is_aliased(make: MakeStore) -> None:
@@ -173,13 +168,13 @@ def every_change_is_logged_in_order(make: MakeStore) -> None:
         ("k", None, MISSING, "a2", "p1", None),
         ("k", MISSING, "mine", None, None, "t"),
     ]
-    _same(seen, expected, "the log")
+    same(seen, expected, "the log")
     versions = [t.version for t in log]
-    _same(versions, sorted(set(versions)), "versions grow")
-    _same(versions[-1], store.version, "the newest transition has the store's version")
-    _same(store.version_of("k"), versions[2], "version_of the unscoped key")
-    _same(store.scoped("t").version_of("k"), versions[3], "version_of the tenant's key")
-    _same([t.version for t in store.transitions_since(versions[1])], versions[2:], "transitions_since")
+    same(versions, sorted(set(versions)), "versions grow")
+    same(versions[-1], store.version, "the newest transition has the store's version")
+    same(store.version_of("k"), versions[2], "version_of the unscoped key")
+    same(store.scoped("t").version_of("k"), versions[3], "version_of the tenant's key")
+    same([t.version for t in store.transitions_since(versions[1])], versions[2:], "transitions_since")
 
 
 def undo_restores_values_and_absence(make: MakeStore) -> None:
@@ -199,7 +194,7 @@ def undo_restores_values_and_absence(make: MakeStore) -> None:
     undone = store.undo(unit)
 
     _holds(store, {"kept": 1, "changed": "old", "deleted": None}, "after undo")
-    _same(
+    same(
         sorted(((t.key, t.new is MISSING) for t in undone), key=repr),
         [("changed", False), ("deleted", False), ("made", True)],
         "what undo returns",
@@ -217,11 +212,11 @@ def undo_appends_and_never_truncates(make: MakeStore) -> None:
     undone = store.undo(unit)
 
     after = list(store.transitions_since(0))
-    _same(after[: len(before)], before, "the log before undo")
-    _same(after[len(before) :], list(undone), "what undo appended")
-    _same([(t.old, t.new, t.proposal_id) for t in undone], [(2, 1, "p")], "the transition of undo")
-    _same(store.version > start + 1, True, "undo counts as a change")
-    _same(store.version_of("k"), store.version, "version_of an undone key")
+    same(after[: len(before)], before, "the log before undo")
+    same(after[len(before) :], list(undone), "what undo appended")
+    same([(t.old, t.new, t.proposal_id) for t in undone], [(2, 1, "p")], "the transition of undo")
+    same(store.version > start + 1, True, "undo counts as a change")
+    same(store.version_of("k"), store.version, "version_of an undone key")
 
 
 def committed_writes_stay(make: MakeStore) -> None:
@@ -232,8 +227,8 @@ def committed_writes_stay(make: MakeStore) -> None:
 
     store.commit(unit)
 
-    _same(store.version, version, "commit is no change")
-    _same(list(store.undo(unit)), [], "undo after commit")
+    same(store.version, version, "commit is no change")
+    same(list(store.undo(unit)), [], "undo after commit")
     _holds(store, {"k": 1}, "after commit")
 
 
@@ -244,7 +239,7 @@ def undo_twice_is_undo_once(make: MakeStore) -> None:
     store.undo(unit)
     store.set("k", 2)
 
-    _same(list(store.undo(unit)), [], "the second undo")
+    same(list(store.undo(unit)), [], "the second undo")
 
     _holds(store, {"k": 2}, "after undoing twice")
 
@@ -267,7 +262,7 @@ def undoing_the_older_of_two_keeps_the_newer(make: MakeStore) -> None:
     store.set("k", "first", unit=first)
     store.set("k", "second", unit=second)
 
-    _same(list(store.undo(first)), [], "undo of what is covered changes nothing")
+    same(list(store.undo(first)), [], "undo of what is covered changes nothing")
     _holds(store, {"k": "second"}, "after undoing the older")
     store.undo(second)
 
@@ -360,7 +355,7 @@ def undo_stays_within_the_tenant(make: MakeStore) -> None:
 
     undone = store.undo(unit)
 
-    _same([(t.tenant, t.key) for t in undone], [("t", "k")], "what undo returns")
+    same([(t.tenant, t.key) for t in undone], [("t", "k")], "what undo returns")
     _holds(store.scoped("t"), {}, "the undone tenant")
     _holds(store.scoped("u"), {"k": 2}, "another tenant")
     _holds(store, {"k": 3}, "the unscoped keys")
@@ -388,8 +383,8 @@ def replace_all_leaves_exactly_what_was_given(make: MakeStore) -> None:
 
     _holds(store, {"stays": 1, "new": None}, "after replace_all")
     logged = {t.key: t.new for t in store.transitions_since(before)}
-    _same(logged.get("gone"), MISSING, "replace_all logs the deletion")
-    _same("new" in logged, True, "replace_all logs the new key")
+    same(logged.get("gone"), MISSING, "replace_all logs the deletion")
+    same("new" in logged, True, "replace_all logs the new key")
 
 
 def undo_costs_what_was_changed(make: MakeStore) -> None:
@@ -402,8 +397,8 @@ def undo_costs_what_was_changed(make: MakeStore) -> None:
 
     undone = store.undo(unit)
 
-    _same(len(undone), 1, "transitions of undo")
-    _same(store.version - before, 1, "changes of undo")
+    same(len(undone), 1, "transitions of undo")
+    same(store.version - before, 1, "changes of undo")
 
 
 def open_units_do_not_disturb_each_other(make: MakeStore) -> None:
