@@ -156,7 +156,6 @@ class Isolation:
         Raises:
             IsolationMissing: less than is required.
         """
-        from placet.sandbox.opening import open_sandbox
         from placet.sandbox.sandbox import Sandbox
 
         if self.required == "none":
@@ -166,16 +165,21 @@ class Isolation:
             key = str(workspace.folder)
             found = self._sandboxes.get(key)
             if found is None or found.workspace is not workspace:
-                found = await open_sandbox(
-                    workspace,
-                    ladder,
-                    hosts=self.hosts,
-                    folder=self.folder,
-                    environment=self._environment,
-                )
-                self._sandboxes[key] = found
+                found = self._sandboxes[key] = await self._open(workspace, ladder)
         self._require(found.facts.isolation, ladder)
         return found
+
+    async def _open(self, workspace: Workspace, ladder: Ladder, *, reads_only: bool = False) -> Sandbox:
+        from placet.sandbox.opening import open_sandbox
+
+        return await open_sandbox(
+            workspace,
+            ladder,
+            hosts=self.hosts,
+            folder=self.folder,
+            environment=self._environment,
+            reads_only=reads_only,
+        )
 
     async def confinement(self, workspace: Workspace) -> Confinement:
         """Return what is enforced around a command, for a person who decides about one.
@@ -204,17 +208,8 @@ class Isolation:
         Raises:
             IsolationMissing: less than is required.
         """
-        from placet.sandbox.opening import open_sandbox
-
         ladder = await self.ladder()
-        found = await open_sandbox(
-            workspace,
-            ladder,
-            hosts=self.hosts,
-            folder=self.folder,
-            environment=self._environment,
-            reads_only=True,
-        )
+        found = await self._open(workspace, ladder, reads_only=True)
         self._require(found.facts.isolation, ladder)
         return found
 
