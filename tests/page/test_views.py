@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.coder.workbench import git
 from tests.page.conftest import PATIENCE_MS, Window
@@ -167,6 +168,64 @@ def test_views_show_what_is_kept(served: Served, windows: Windows) -> None:
     expect(page.locator("tfoot")).to_contain_text(f"{total['input_tokens']:,}")
     page.goto(f"{served.origin}/#/log?tab=verify")
     expect(page.locator('.status[data-status="verified"]')).to_be_visible()
+
+
+SLY = '\u202e<img src=x onerror="document.title=1">\u3164\x1b'
+SHOWN = """() => {
+    const shown = [];
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) shown.push(texts.currentNode.data);
+    for (const each of document.querySelectorAll("*"))
+        for (const name of ["title", "aria-label", "placeholder"]) shown.push(each.getAttribute(name) ?? "");
+    return shown;
+}"""
+"""Every text that a person sees or hears."""
+
+
+def slyly(value: Any, key: str = "") -> Any:
+    """An answer in which every text that may be somebody else's ends in markup and in what nobody sees."""
+    match value:
+        case dict():
+            return {name: slyly(each, name) for name, each in value.items()}
+        case list():
+            return [slyly(each, key) for each in value]
+        case str() if key not in ("kind", "status", "state", "rights"):
+            return value + SLY
+        case _:
+            return value
+
+
+def test_whatever_the_server_answers_is_shown_as_text_without_what_nobody_sees(
+    served: Served, windows: Windows
+) -> None:
+    session = served.cli("code", "list", "--json").json["sessions"][0]["id"]
+    round = served.cli("loop", "log", "--json", "--limit", "1").json["rounds"][0]["id"]
+    runs = [f"plan-2?tab={tab}" for tab in ("graph", "timeline", "story", "events")]
+    runs += ["task-1", f"{session}?tab=work", f"{session}?tab=runs", f"{round}?tab=round"]
+    window = windows()
+
+    def answer(route: Route) -> None:
+        address = route.request.url
+        for told in (quote(SLY, safe=""), quote(SLY)):
+            address = address.replace(told, "")
+        found = route.fetch(url=address)
+        route.fulfill(response=found, json=slyly(found.json()))
+
+    window.context.route(re.compile(r"/api/v1/(?!stream|me$)"), answer)
+    page = window.open()
+    for place in [*VIEWS, "log?tab=costs", *(f"runs/{each}" for each in runs)]:
+        page.goto(f"{served.origin}/#/{place}")
+        page.locator("main h2").first.wait_for()
+        expect(page.locator("main .empty", has_text="Loading")).to_have_count(0)
+        if place != "start":
+            expect(page.locator("main", has_text="U+202E").first).to_be_visible()
+        for each in page.locator(".node, button.event, .card details:not([open]) > summary").all()[:2]:
+            each.dispatch_event("click")
+        shown = page.evaluate(SHOWN)
+        assert (place, [each for each in shown if re.search("[\u202e\u3164\x1b]", each)]) == (place, [])
+        assert page.locator("body img, body script").count() == 0
+    assert "Placet" in page.title()
+    window.context.unroute_all(behavior="ignoreErrors")
 
 
 def test_plan_from_the_page_runs(served: Served, windows: Windows) -> None:

@@ -240,6 +240,9 @@ async def test_requests_that_can_be_read_in_two_ways_are_refused(tmp_path: Path)
         ("0.0.0.0", ["box.example.org"], False, "https://box.example.org:8765"),
         ("127.0.0.1", ["box.example.org", "other"], True, "https://box.example.org"),
         ("127.0.0.1", ["box.example.org:8443"], True, "https://box.example.org:8443"),
+        ("::1", [], False, "https://[::1]:8765"),
+        ("127.0.0.2", [], False, "https://127.0.0.2:8765"),
+        ("localhost", [], False, "https://localhost:8765"),
     ],
 )
 def test_the_link_has_the_name_that_others_use(

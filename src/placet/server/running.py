@@ -92,7 +92,8 @@ def listen(host: str, port: int) -> socket.socket:
 def addresses(host: str, port: int, names: Sequence[str], *, is_secure: bool) -> tuple[list[str], list[str]]:
     """The values of Host that are answered, and those of Origin that may write."""
     scheme, usual = ("https", 443) if is_secure else ("http", 80)
-    own = [*LOOPBACK, host] if is_loopback(host) else [host]
+    # The one that is listened on comes first: links lead there.
+    own = [host, *LOOPBACK] if is_loopback(host) else [host]
     hosts: list[str] = []
     for name in dict.fromkeys([*own, *names]):
         shown = f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name

@@ -30,7 +30,7 @@ class ApprovalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fingerprint: str | None = None
     """That of the approval as it was shown: what was changed meanwhile is not decided."""
     reason: Reason | None = None
-    """Why; whoever asked is told. Needed for `deny`."""
+    """Why; whoever asked is told."""
     hold_s: Annotated[float, msgspec.Meta(gt=0, le=10 * 366 * 86400)] | None = None
     """How long an `always` holds, in seconds."""
 

@@ -66,5 +66,5 @@ function Task({ agent }) {
     setBusy(true);
     try { go("runs", (await post("/runs", { kind: "agent", agent: agent.id, folder: folderOf(agent), text })).run_id); } catch (error) { toast(error.message, "bad"); } finally { setBusy(false); }
   };
-  return html`<form class="say" onSubmit=${run}><input type="text" required aria-label=${`Task for ${agent.id}`} placeholder="Task" value=${text} onInput=${(event) => setText(event.target.value)} /><button disabled=${busy}>Run</button></form>`;
+  return html`<form class="say" onSubmit=${run}><input type="text" required aria-label=${`Task for ${safe(agent.id)}`} placeholder="Task" value=${text} onInput=${(event) => setText(event.target.value)} /><button disabled=${busy}>Run</button></form>`;
 }
