@@ -259,7 +259,7 @@ async def test_what_begins_to_wait_is_pushed_once_in_every_way_that_is_set(web: 
     assert done.status_code == 200
 
 
-async def test_way_that_fails_is_told_and_changes_nothing(web: Web) -> None:
+async def test_way_that_fails_is_told_and_changes_nothing(web: Web, caplog: pytest.LogCaptureFixture) -> None:
     settings = NotifySettings(command=("/nowhere/at/all",), ntfy="http://127.0.0.1:1/x")
     web.site.pusher = pusher = Pusher(web.site, settings, ORIGIN)
 
@@ -271,6 +271,8 @@ async def test_way_that_fails_is_told_and_changes_nothing(web: Web) -> None:
         await web.site.end()
 
     assert len(pusher.problems) == 2
+    told = [each.getMessage() for each in caplog.records if each.name == "placet.server.push"]
+    assert [problem in line for problem, line in zip(pusher.problems, told, strict=True)] == [True, True]
     assert (await web.api("/needs-you"))["count"] == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,14 @@ from placet.app.needs import Need, kind_of, mark_of, needs
 from placet.app.notify import Notification, NotifySettings, send
 from placet.errors import PlacetError
 from placet.events.event import Event
+from placet.safe_text import clean
 from placet.server.stream import NEEDS
 
 if TYPE_CHECKING:
     from placet.server.site import Site
+
+
+_log = logging.getLogger(__name__)
 
 
 class Pusher:
@@ -51,11 +56,16 @@ class Pusher:
             try:
                 made = await asyncio.to_thread(self._new)
             except PlacetError as error:
-                self.problems = [self._site.redactor.text(str(error))]
+                self._failed([str(error)])
                 return
             for note in made:
                 if problems := await send(self._settings, note):
-                    self.problems = [self._site.redactor.text(each) for each in problems]
+                    self._failed(problems)
+
+    def _failed(self, problems: Sequence[str]) -> None:
+        self.problems = [self._site.redactor.text(each) for each in problems]
+        for each in self.problems:
+            _log.warning("[notify] A person could not be told of what waits: %s", clean(each, 300))
 
     def _new(self) -> list[Notification]:
         site = self._site
