@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placet.errors import UsageError
 from placet.events.sink import Tracer
@@ -15,6 +15,9 @@ from placet.ir.proposal import new_id
 from placet.runtime.scope import Scope, tenant_of
 from placet.tools.context import Cancel
 from placet.trace_context import TraceContext, current_traceparent, parse_traceparent
+
+if TYPE_CHECKING:
+    from placet.runtime.journal import RunRecord
 
 
 class RunInfo(NamedTuple):
@@ -42,21 +45,21 @@ def run_info(
     cancel: Cancel | None,
     run_id: str | None = None,
     *,
-    trace_id: str | None = None,
+    record: RunRecord | None = None,
     elapsed_ms: float = 0.0,
     deps: Any = None,
-    parent: str | None = None,
     tracer: Tracer | None = None,
 ) -> RunInfo:
     """What a run is known by that begins now; or goes on, after it was at work for `elapsed_ms`.
 
-    `parent` is the traceparent with which it began, and `tracer` who exports its spans.
+    `record` is how it is recorded if it goes on, and `tracer` who exports its spans.
 
     Raises:
         UsageError: `run_id` is no name.
     """
     if run_id is not None and (type(run_id) is not str or not run_id):
         raise UsageError(f"run_id is {run_id!r}; name the run with a text, or leave it out.")
+    trace_id, parent = (None, None) if record is None else (record.trace_id, record.traceparent)
     own, parent = trace_id or os.urandom(16).hex(), parent or current_traceparent()
     trace = None
     if tracer is not None:

@@ -45,14 +45,14 @@ from placet.runtime.executor import ToolExecutor, check_executor, executed_by
 from placet.runtime.guards.idempotency import AnswerBook
 from placet.runtime.guards.rate_limit import RateLimiter
 from placet.runtime.guards.result_cache import ResultCache
-from placet.runtime.journal import Choice, Decision, Journal, Replay, Taken
+from placet.runtime.journal import Choice, Decision, Journal, Replay, RunRecord, Taken
 from placet.runtime.keeping import Request
 from placet.runtime.marks import marks_of
 from placet.runtime.open_run import OpenRun
 from placet.runtime.plans import Settings, passing_on_cancellation
 from placet.runtime.replan import MAX_ACTIONS, ReplanCallback, ReplanConfig
 from placet.runtime.run import Run
-from placet.runtime.run_info import run_info
+from placet.runtime.run_info import RunInfo, run_info
 from placet.runtime.schedule import Schedule
 from placet.runtime.scope import Scope, scope_data, tenant_of
 from placet.runtime.services import Services
@@ -851,8 +851,7 @@ class Runtime:
                     inner,
                     run_id,
                     record.budget,
-                    trace_id=record.trace_id,
-                    traceparent=record.traceparent,
+                    record=record,
                     elapsed_ms=Replay(taken.notes).tally.elapsed_ms,
                     deps=deps,
                 )
@@ -990,8 +989,7 @@ class Runtime:
                 run_id,
                 record.budget,
                 by_call,
-                trace_id=record.trace_id,
-                traceparent=record.traceparent,
+                record=record,
                 elapsed_ms=replay.elapsed_ms,
                 counts_for=counts_for,
                 deps=deps,
@@ -1012,37 +1010,21 @@ class Runtime:
         budget: CostBudget | None,
         by_call: CallByCall | None,
         *,
-        trace_id: str | None = None,
-        traceparent: str | None = None,
+        record: RunRecord | None = None,
         elapsed_ms: float = 0.0,
         parent: str | None = None,
         counts_for: Budget | None = None,
         deps: Any = None,
     ) -> OpenRun:
         gate = self._gate(session, scope, by_call)
-        info = run_info(
-            scope,
-            cancel,
-            run_id,
-            trace_id=trace_id,
-            elapsed_ms=elapsed_ms,
-            deps=self.deps if deps is None else deps,
-            parent=traceparent,
-            tracer=self.events.tracer,
-        )
+        info = self._info(scope, cancel, run_id, deps, record, elapsed_ms)
         limits = self._budget(budget)
         return OpenRun(
             self._services,
             self._settings._replace(replan=None, binding=None),
             gate,
             info,
-            Budget(
-                limits,
-                parent=counts_for or self.counts_for,
-                name=run_id,
-                clock=perf_counter,
-                started=info.started,
-            ),
+            self._spending(limits, info, counts_for),
             limits,
             self._request(gate, session, scope, budget)._replace(workspace=None, parent=parent),
         )
@@ -1108,39 +1090,40 @@ class Runtime:
         budget: CostBudget | None,
         *,
         replans: bool = True,
-        trace_id: str | None = None,
-        traceparent: str | None = None,
+        record: RunRecord | None = None,
         elapsed_ms: float = 0.0,
         deps: Any = None,
     ) -> Run:
         settings = self._settings if replans else self._settings._replace(replan=None)
         gate = self._gate(session, scope)
-        info = run_info(
-            scope,
-            cancel,
-            run_id,
-            trace_id=trace_id,
-            elapsed_ms=elapsed_ms,
-            deps=self.deps if deps is None else deps,
-            parent=traceparent,
-            tracer=self.events.tracer,
-        )
+        info = self._info(scope, cancel, run_id, deps, record, elapsed_ms)
         return Run(
             self._services,
             settings,
             gate,
             info,
-            Budget(
-                self._budget(budget),
-                parent=self.counts_for,
-                name=info.run_id,
-                clock=perf_counter,
-                started=info.started,
-            ),
+            self._spending(self._budget(budget), info),
             # By the run's own gate, which knows what has run so far.
             lambda p: self._verify(p, gate, scope, budget, MAX_ACTIONS),
             self._request(gate, session, scope, budget),
         )
+
+    def _info(
+        self,
+        scope: Scope | None,
+        cancel: Cancel | None,
+        run_id: str | None,
+        deps: Any,
+        record: RunRecord | None,
+        elapsed_ms: float,
+    ) -> RunInfo:
+        deps = self.deps if deps is None else deps
+        tracer = self.events.tracer
+        return run_info(scope, cancel, run_id, record=record, elapsed_ms=elapsed_ms, deps=deps, tracer=tracer)
+
+    def _spending(self, limits: CostBudget | None, info: RunInfo, counts_for: Budget | None = None) -> Budget:
+        parent = counts_for or self.counts_for
+        return Budget(limits, parent=parent, name=info.run_id, clock=perf_counter, started=info.started)
 
     def _request(
         self, gate: Gate, session: str | None, scope: Scope | None, budget: CostBudget | None
