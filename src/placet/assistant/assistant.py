@@ -307,42 +307,19 @@ class Assistant(Generic[OutputT]):
         record: str | PathLike[str] | None = None,
     ) -> Ending[OtherT]: ...
 
-    def run_sync(
-        self,
-        task: MessageText,
-        *,
-        images: Sequence[Image] = (),
-        output_type: Any = None,
-        run_id: str | None = None,
-        scope: Scope | None = None,
-        session: str | None = None,
-        cancel: Cancel | None = None,
-        deps: Any = None,
-        watch: Watch | None = None,
-        record: str | PathLike[str] | None = None,
-    ) -> Ending[Any]:
+    def run_sync(self, task: MessageText, **options: Any) -> Ending[Any]:
         """`run` for code without an event loop.
 
         Takes the arguments of `run`.
+
+        Args:
+            options: Further arguments of `run`.
 
         Raises:
             UsageError: this thread runs an event loop; await `run` there.
         """
         refuse_inside_loop("run", of="assistant")
-        return run_sync(
-            self.run(
-                task,
-                images=images,
-                output_type=output_type,
-                run_id=run_id,
-                scope=scope,
-                session=session,
-                cancel=cancel,
-                deps=deps,
-                watch=watch,
-                record=record,
-            )
-        )
+        return run_sync(self.run(task, **options))
 
     @overload
     def stream(
@@ -373,40 +350,18 @@ class Assistant(Generic[OutputT]):
         record: str | PathLike[str] | None = None,
     ) -> AsyncGenerator[Event[OtherT], None]: ...
 
-    async def stream(
-        self,
-        task: MessageText,
-        *,
-        images: Sequence[Image] = (),
-        output_type: Any = None,
-        run_id: str | None = None,
-        scope: Scope | None = None,
-        session: str | None = None,
-        cancel: Cancel | None = None,
-        deps: Any = None,
-        record: str | PathLike[str] | None = None,
-    ) -> AsyncGenerator[Event[Any], None]:
+    async def stream(self, task: MessageText, **options: Any) -> AsyncGenerator[Event[Any], None]:
         """Do a task and yield events as they happen; the last one is `RunFinished`. Iterate over it with
         `async for`.
 
         Closing the generator stops the run, which can be resumed. Raises the errors of `run`.
 
         Takes the arguments of `run`.
+
+        Args:
+            options: Further arguments of `run`.
         """
-        happens = watched(
-            lambda watch: self.run(
-                task,
-                images=images,
-                output_type=output_type,
-                run_id=run_id,
-                scope=scope,
-                session=session,
-                cancel=cancel,
-                deps=deps,
-                watch=watch,
-                record=record,
-            )
-        )
+        happens = watched(lambda watch: self.run(task, watch=watch, **options))
         # Closed with this one: it has stopped by the time that this is closed.
         async with aclosing(happens):
             async for event in happens:
@@ -523,37 +478,16 @@ class Assistant(Generic[OutputT]):
         record: str | PathLike[str] | None = None,
     ) -> Ending[OtherT]: ...
 
-    def resume_sync(
-        self,
-        run_id: str,
-        *,
-        decide: Mapping[str, Decision | Choice] | None = None,
-        output_type: Any = None,
-        widen: bool = False,
-        session: str | None = None,
-        cancel: Cancel | None = None,
-        deps: Any = None,
-        watch: Watch | None = None,
-        record: str | PathLike[str] | None = None,
-    ) -> Ending[Any]:
+    def resume_sync(self, run_id: str, **options: Any) -> Ending[Any]:
         """`resume` for code without an event loop. Also raises the errors of `run_sync`.
 
         Takes the arguments of `resume`.
+
+        Args:
+            options: Further arguments of `resume`.
         """
         refuse_inside_loop("resume", of="assistant")
-        return run_sync(
-            self.resume(
-                run_id,
-                decide=decide,
-                output_type=output_type,
-                widen=widen,
-                session=session,
-                cancel=cancel,
-                deps=deps,
-                watch=watch,
-                record=record,
-            )
-        )
+        return run_sync(self.resume(run_id, **options))
 
     @asynccontextmanager
     async def _recording(
