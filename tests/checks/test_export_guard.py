@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -162,3 +163,23 @@ async def test_where_a_name_that_is_no_text_was_read_it_is_not_known_what_was(tm
 
     assert result.read is None
     assert msgspec.json.decode(msgspec.json.encode(result), type=CheckResult) == result
+
+
+async def test_the_watch_is_closed_by_the_thread_of_the_event_loop_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads that close it close its number twice, and in between that has become another's: a pipe of a
+    command, which then never ends."""
+    closed: list[int] = []
+    close = export_guard.FileEvents.close
+
+    def noted(self: export_guard.FileEvents) -> None:
+        closed.append(threading.get_ident())
+        close(self)
+
+    monkeypatch.setattr(export_guard.FileEvents, "close", noted)
+
+    result = await checked(tmp_path, "echo x > conftest.py; rm conftest.py")
+
+    assert result.touched == ("conftest.py",)
+    assert set(closed) == {threading.get_ident()}

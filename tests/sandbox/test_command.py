@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -435,3 +436,27 @@ def test_it_works_in_an_event_loop_of_another_thread(tmp_path: Path) -> None:
     thread.join()
 
     assert answers == [b"hello\n"]
+
+
+@pytest.mark.parametrize("closed", ["pipes", "everything"])
+async def test_a_call_whose_descriptors_something_else_closed_ends_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    monkeypatch.setattr(command, "PATIENCE_S", 0.2)
+    before = set(os.listdir("/proc/self/fd"))
+    waits = ["sh", "-c", "echo out; touch begun; until [ -e go ]; do sleep 0.01; done"]
+    running = asyncio.ensure_future(run_command(waits, folder=str(tmp_path), limits=Limits(time_s=2.0)))
+    while not (tmp_path / "begun").exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    for each in set(os.listdir("/proc/self/fd")) - before:
+        with suppress(OSError):
+            kind = os.readlink(f"/proc/self/fd/{each}")
+            if kind.startswith("pipe:") or (closed == "everything" and kind.startswith("socket:")):
+                os.close(int(each))
+    (tmp_path / "go").touch()
+
+    with pytest.raises(ToolError) as failed:
+        await asyncio.wait_for(running, 60)
+
+    assert failed.value.unknown
+    assert (await run_command(["true"], folder=str(tmp_path))).exit_code == 0

@@ -157,7 +157,11 @@ class CheckRunner:
                     )
                 except ToolError as error:
                     return _Run(limits, failure=str(error))
-                observed = UNOBSERVED if guard is None else await asyncio.to_thread(guard.end)
+                observed = UNOBSERVED
+                if guard is not None:
+                    # Here and not in the thread, which may still compare when this call has been cancelled.
+                    guard.close()
+                    observed = await asyncio.to_thread(guard.end)
                 return _Run(limits, finished, _report(workspace, name), observed=observed)
             finally:
                 if guard is not None:

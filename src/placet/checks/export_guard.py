@@ -103,7 +103,7 @@ class ExportGuard:
         return sorted(plain, key=lambda path: (self._seal.why(path) == "is a test", path))[:MOST_FIXED]
 
     def end(self) -> Observed:
-        """Compare, and stop watching."""
+        """Compare, once nothing is watched any more. Not on the event loop: it reads the files."""
         changed = {
             path
             for path, before in self._prints.items()
@@ -123,10 +123,9 @@ class ExportGuard:
         return Observed(tuple(sorted(changed)), self._read(), in_doubt)
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching, on the event loop. Calling it twice is harmless."""
         if self._events is not None:
             self._events.close()
-            self._events = None
 
     def _files(self) -> list[str]:
         found: list[str] = []
@@ -141,7 +140,6 @@ class ExportGuard:
         """Paths that were made or changed: as the kernel told, and as they are now."""
         seen: dict[str, None] = {}
         if self._events is not None:
-            self._events.close()
             seen.update(self._events.paths)
             # A new folder that is still there is judged by what is in it.
             gone = (path for path in self._events.folders if not (self._folder / path).is_dir())

@@ -5,7 +5,8 @@ every process and through every mount, and needs no rights.
 
 Keep true:
 1. Watching is best effort: what cannot be watched is not reported, and nothing fails for it.
-2. No descriptor stays open after `close`.
+2. No descriptor stays open after `close`, and none is closed twice: its number may be another's by then. So
+   only the event loop's thread calls `close`.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class FileEvents:
             self._loop.remove_reader(self._fd)
         with suppress(OSError):
             self.read()
-        os.close(self._fd)
-        self._fd = -1
+        number, self._fd = self._fd, -1
+        os.close(number)
 
     def _take(self, data: bytes) -> None:
         at = 0

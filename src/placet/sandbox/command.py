@@ -51,6 +51,8 @@ _CHUNK = 256 * 1024
 PATIENCE_S = 8.0
 """How much later than it should the keeper may report before it is ended itself."""
 _URGE_S = 1.0
+_UNHEARD_S = 1.0
+"""How long the end of a keeper that was ended is waited for."""
 _DEFAULT = Limits()
 
 
@@ -173,6 +175,8 @@ class _Call:
         """Streams on which it wrote more than it may; they are read no more."""
         self.is_given_up = False
         """Whether the keeper had to be ended."""
+        self._unread: OSError | None = None
+        """Why the rest of what it wrote could not be read: something else in the process closed our pipes."""
         self._open: set[int] = set()
         self._streams: dict[int, bytearray] = {}
         self._control_fd = -1
@@ -258,6 +262,12 @@ class _Call:
                 f"'{self.program}' was not started: the process that commands are forked from was killed, or "
                 "could not open more files. Try again."
             )
+        if self._unread is not None:
+            raise ToolError(
+                f"What '{self.program}' wrote could not be read to its end ({self._unread.strerror}): "
+                "something in this process closes descriptors that are not its own.",
+                unknown=True,
+            )
         report = read_report(bytes(self.report), self._token)
         assert self._supervisor is not None
         if report is not None and report.kind in ("folder", "program"):
@@ -342,21 +352,32 @@ class _Call:
             data = os.read(self._control_fd, _CHUNK)
         except BlockingIOError:
             return
-        except ConnectionError:
-            # It has ended without reading its last order.
+        except OSError:
+            # It has ended without reading its last order; or the descriptor was closed by something else in
+            # this process, and it sees us go.
             data = b""
         if data:
             # More than a report is none, so not all of it need be kept.
             self.report += data if len(self.report) <= HELLO.size + REPORT.size else b""
             self._meet_keeper()
             return
+        self._end()
+
+    def _end(self) -> None:
+        """Read the rest of what the command wrote. Nothing is waited for any more, whatever happens."""
+        if self.done.done():
+            return
         # Not closed before all is over: an order could go to whatever gets the number next.
         self.loop.remove_reader(self._control_fd)
-        for stream in self._streams:
-            # Not until its end: if something could not be ended, it may hold the pipe open.
-            while stream in self._open - self._full and self._read(stream):
-                pass
-        self.done.set_result(None)
+        try:
+            for stream in self._streams:
+                # Not until its end: if something could not be ended, it may hold the pipe open.
+                while stream in self._open - self._full and self._read(stream):
+                    pass
+        except OSError as error:
+            self._unread = error
+        finally:
+            self.done.set_result(None)
 
     def _urge_supervisor(self) -> None:
         """Nothing was heard yet: a command of another call could have stopped the resident process."""
@@ -395,6 +416,8 @@ class _Call:
     def _give_up(self) -> None:
         """The keeper is later than it can be: do its work, and end it."""
         self.is_given_up = True
+        # Its end is not heard where something else in this process has closed our side.
+        self.loop.call_later(_UNHEARD_S, self._end)
         if self._keeper is None:
             # It was never forked, so what should have done so hangs.
             assert self._supervisor is not None
@@ -424,7 +447,8 @@ class _Call:
             self._open.remove(number)
             self.loop.remove_reader(number)
             self.loop.remove_writer(number)
-            os.close(number)
+            with suppress(OSError):  # Something else in this process may have closed it.
+                os.close(number)
 
     def _not_confined(self, words: str) -> str:
         """Why its sandbox did not come to run the command: said with the report, or by bubblewrap itself."""

@@ -40,8 +40,7 @@ class Scratch:
             path.mkdir(mode=0o700)
             yield path
         finally:
-            await _whole(path)
-            _let_go(path, held)
+            await _removed(path, held)
 
     async def clear_up(self) -> None:
         """Remove what processes have left that are gone."""
@@ -51,8 +50,7 @@ class Scratch:
             path = self.place / name
             held = _take(path)
             if held is not None:
-                await _whole(path)
-                _let_go(path, held)
+                await _removed(path, held)
 
 
 def remove_tree(path: Path) -> None:
@@ -65,16 +63,20 @@ def remove_tree(path: Path) -> None:
             os.close(parent)
 
 
-async def _whole(path: Path) -> None:
-    """Remove a folder to the end, even if somebody asks for the end of this meanwhile."""
+async def _removed(path: Path, held: int) -> None:
+    """Remove a folder to the end, however often this is cancelled meanwhile, and release its lock."""
     import asyncio
 
     removing = asyncio.ensure_future(asyncio.to_thread(_remove_quietly, path))
-    try:
-        await asyncio.shield(removing)
-    except asyncio.CancelledError:
-        await removing
-        raise
+    cancelled: asyncio.CancelledError | None = None
+    while not removing.done():
+        try:
+            await asyncio.shield(removing)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    _let_go(path, held)
+    if cancelled is not None:
+        raise cancelled
 
 
 def _remove_quietly(path: Path) -> None:
