@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,13 @@ from typing import Any
 import pytest
 
 from placet import AgentRunner, Assistant, Cancel, MemoryJournal, Runtime, tool
+from placet.agents.compose import one_budget
+from placet.agents.result import AgentResult
 from placet.agents.spec import AgentSpec
 from placet.inference import Scripted
 from placet.ir.stop_cause import StopCause
+from placet.runtime.open_run import OpenRun
+from placet.runtime.stop_requests import listening_for_stop
 from placet.storage.lease import StopRequest
 from tests.durable.runs import Runs, act, end, gate
 from tests.runtime.plans import call as action
@@ -181,3 +186,55 @@ async def test_of_runs_that_share_a_cancel_only_the_one_that_is_meant_stops() ->
     assert (stopped.outcome, stopped.stop_cause) == ("canceled", StopCause.PERSON)
     assert (await other).outcome == "succeeded"
     assert not cancel.requested
+
+
+async def test_a_request_to_stop_a_team_reaches_its_agents() -> None:
+    journal, entered = MemoryJournal(), asyncio.Event()
+
+    @tool(risk="read_only")
+    async def wait() -> str:
+        """Wait."""
+        entered.set()
+        await asyncio.Event().wait()
+        return "waited"
+
+    runtime = Runtime(tools=[wait], permissions="trusting", journal=journal)
+    spec = AgentSpec(id="waiter", name="Waiter", identity="You wait.", tools=("wait",))
+    agent, teams = AgentRunner(runtime, Scripted((call("wait"), "Done.")), spec), list[OpenRun]()
+
+    async def work() -> AgentResult:
+        async with one_budget(runtime) as team:
+            teams.append(team)
+            return await agent.run("x", budget=team)
+
+    working = asyncio.ensure_future(work())
+    await entered.wait()
+    journal.request_stop(teams[0].run_id, ENOUGH)
+    result = await working
+
+    assert result.status == "cancelled"
+    assert teams[0].ended is not None
+    assert (teams[0].ended.outcome, teams[0].ended.error) == ("partial", "enough")
+
+
+async def test_a_cancellation_while_the_listening_ends_is_not_lost() -> None:
+    looked, may_end = threading.Event(), threading.Event()
+
+    def look() -> None:
+        looked.set()
+        may_end.wait()
+
+    async def work() -> None:
+        async with listening_for_stop(look, Cancel(), every_s=0.0):
+            await asyncio.to_thread(looked.wait)
+            # Comes once the block has been left, while the looking is being ended.
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().call_soon(task.cancel)
+
+    working = asyncio.ensure_future(work())
+    try:
+        with pytest.raises(asyncio.CancelledError):
+            await working
+    finally:
+        may_end.set()

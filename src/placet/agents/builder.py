@@ -188,7 +188,8 @@ class Builder:
         attempts: list[Attempt] = []
         said = ""
         self._telling = telling or (lambda words: None)
-        with in_time(budget.spending if budget else None, cancel) as inner:
+        counted, above = (budget.spending, budget.cancel) if budget else (None, None)
+        with in_time(counted, cancel, above) as inner:
             while len(attempts) < self._max_attempts and not inner.requested:
                 made, said = await self._attempt(sentence, agent_id, attempts, said, budget, inner)
                 attempts.append(made)

@@ -149,7 +149,8 @@ async def one_budget(
             async with run.stopping_on_request(inner):
                 yield run
             if run.ended is None:
-                await run.end("succeeded")
+                # Nobody could take it up again: what its agents did is in runs of their own.
+                await run.end("partial" if inner.requested else "succeeded", inner.reason or None)
 
 
 async def pipeline(

@@ -71,6 +71,11 @@ def spending(budget: OpenRun | Budget | None) -> Budget | None:
     return budget if budget is None or isinstance(budget, Budget) else budget.spending
 
 
+def stopper(budget: OpenRun | Budget | None) -> Cancel | None:
+    """What stops the open run that something counts for, and that with it."""
+    return None if budget is None or isinstance(budget, Budget) else budget.cancel
+
+
 class AgentRunner:
     """Runs one agent with a model and the tools of a runtime that the agent may use.
 
@@ -245,7 +250,7 @@ class AgentRunner:
             UsageError: it is not a run of this agent, or began with another spec.
         """
         counted = spending(budget)
-        with in_time(counted, cancel) as inner:
+        with in_time(counted, cancel, stopper(budget)) as inner:
             async with self.runtime.reopen_run(
                 run_id,
                 decide=decide,
@@ -316,7 +321,7 @@ class AgentRunner:
             whose = msgspec.structs.replace(whose, caller_id=spec.id)
         run_id = run_id or new_id()
         counted = spending(budget)
-        with in_time(counted, cancel) as inner:
+        with in_time(counted, cancel, stopper(budget)) as inner:
             async with self.runtime.open_run(
                 kept.about(run_id),
                 scope=whose,

@@ -22,7 +22,7 @@ import msgspec
 from placet.agents.expectations import unmet, unmet_check, unmet_regex
 from placet.agents.report import SHOWN, Report, ScenarioReport, Trial, tokens_of
 from placet.agents.result import AgentResult
-from placet.agents.runner import AgentRunner, spending
+from placet.agents.runner import AgentRunner, spending, stopper
 from placet.agents.spec import CHECK_S, AgentSpec, Expectations, Scenario, check_spec
 from placet.errors import InputError, UsageError
 from placet.ir.json_value import JsonValue
@@ -205,7 +205,7 @@ class Trying:
         check_s = min(CHECK_S, spec.limits.time_s or CHECK_S)
 
         async def failed(result: AgentResult, expected: Expectations) -> list[str]:
-            with in_time(spending(budget), cancel) as inner:
+            with in_time(spending(budget), cancel, stopper(budget)) as inner:
                 return await self._failed(result, expected, workspace, check_s, inner)
 
         exchanges, failures = scenario.exchanges, []

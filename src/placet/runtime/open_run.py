@@ -165,6 +165,11 @@ class OpenRun(Plans):
         self._gate.answer_by(posture)
         self.emit("posture_changed", self.about.id, msgspec.to_builtins(posture))
 
+    @property
+    def cancel(self) -> Cancel | None:
+        """The request to stop the run; `None` if nothing can stop it."""
+        return self._info.cancel
+
     def stop_by(self, cancel: Cancel | None) -> None:
         """Let this stop the plans that come next, instead of what could before."""
         self._info = self._info._replace(cancel=cancel)

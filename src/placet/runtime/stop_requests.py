@@ -52,8 +52,10 @@ async def listening_for_stop(
         yield
     finally:
         looking.cancel()
-        with suppress(asyncio.CancelledError):
-            await looking
+        # Not `await looking`: whether this, too, is cancelled meanwhile could not be told from its own end.
+        await asyncio.wait((looking,))
+        if not looking.cancelled():
+            looking.result()
 
 
 async def _look(look: Callable[[], StopRequest | None], cancel: Cancel, every_s: float) -> None:
