@@ -12,6 +12,7 @@ from placet.app.app import open_records
 from placet.engine.opening import open_engine
 from placet.engine.protocol import State
 from placet.engine.sql import SqlSubmissions
+from placet.runtime.journal import Taken
 from placet.runtime.sync import run_sync
 from tests.cli.conftest import Placet
 
@@ -47,6 +48,30 @@ def test_a_submitted_run_that_was_resumed_by_hand_is_over_for_its_workers(
 
     assert resumed.code == 0, resumed.err
     assert placet("workers", "--db", db, "--json").json["queues"] == {"default": {"ended": 1}}
+
+
+@pytest.mark.parametrize("was", ["waiting", "canceled"])
+def test_a_submitted_run_that_another_process_goes_on_with_is_stopped_there(
+    placet: Placet, plan: Callable[..., Path], tmp_path: Path, was: str
+) -> None:
+    db = str(tmp_path / "x.db")
+    written = plan({"type": "tool_call", "tool": "write_file", "parameters": {"path": "a", "text": "b"}})
+    asked = ("--permissions", "read_only", "--run-id", "r", "--db", db)
+    assert placet("submit", written, *asked).code == 0
+    assert placet("worker", "--burst", "--db", db).code == 0
+    if was == "canceled":
+        assert placet("runs", "cancel", "r", "--db", db).code == 0
+
+    with open_records(db, writes=True) as elsewhere:
+        taken = run_sync(elsewhere.journal.take("r"))
+        assert isinstance(taken, Taken)
+        canceled = placet("runs", "cancel", "r", "--reason", "enough", "--db", db, "--json")
+        asked_to = taken.journal.stop_requested()
+        taken.journal.release()
+
+    assert (canceled.code, canceled.json["was"], canceled.json["accepted"]) == (0, was, True)
+    assert asked_to is not None
+    assert asked_to.reason == "enough"
 
 
 def test_run_that_waits_for_a_person_is_canceled_without_a_worker(

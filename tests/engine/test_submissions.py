@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -21,12 +22,13 @@ from placet.engine.sql import SqlSubmissions
 from placet.engine.submission import Inbox, Submission, WorkerInfo
 from placet.engine.worker import Worker
 from placet.errors import RunHeld, UsageError
+from placet.events.stream import StreamEvent, ToolCallStarted
 from placet.ir.stop_cause import StopCause
 from placet.runtime.journal import Decision
 from placet.runtime.runtime import Runtime
 from placet.runtime.scope import Scope
 from placet.runtime.sync import run_sync
-from placet.storage.lease import holder
+from placet.storage.lease import StopRequest, holder
 from placet.storage.location import open_database
 from placet.tools.context import Cancel
 
@@ -573,6 +575,77 @@ def test_run_whose_model_failed_is_tried_again_where_nobody_sits_before_it(
         assert "inference failed" in (after.error or "")
         assert is_busy is leaves
         assert stand(table).outcome == ("succeeded" if leaves else "canceled")
+
+
+STAND = '''
+import asyncio
+
+from placet import tool
+
+
+@tool(risk="read_only")
+async def stand() -> str:
+    """Stand until somebody stops it."""
+    await asyncio.Event().wait()
+    return ""
+'''
+
+
+def test_run_whose_journal_is_asked_to_stop_is_not_tried_again(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path.resolve()}/placet.db"
+    model, tools = tmp_path / "model.json", tmp_path / "stand.py"
+    model.write_text('{"turns": [{"calls": [{"name": "stand", "arguments": {}}]}, {"text": "done"}]}')
+    tools.write_text(STAND)
+    job = TaskJob(folder=str(tmp_path), text="go", model=f"scripted:{model}", permissions="full_access")
+    with open_records(url, create=True, writes=True) as records:
+        engine = QueueEngine(records)
+        table = engine.submissions
+
+        def watch(run_id: str, tenant: str | None, event: StreamEvent[Any]) -> None:
+            if isinstance(event, ToolCallStarted):
+                records.journal.request_stop(run_id, StopRequest(reason="enough"))
+
+        place = Place(url, leaves=True, tools=str(tools))
+        worker = Worker(table, records, LocalTransport(), place=place, queue="q", concurrency=1, watch=watch)
+        engine.add(job, SubmitOptions(queue="q", run_id="r"))
+
+        worker.work(stand(table).ticket("1"))
+
+        assert (stand(table).state, stand(table).error) == ("canceled", "enough")
+
+
+def test_request_to_stop_is_done_with_once_somebody_wants_the_run_to_go_on(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path.resolve()}/placet.db"
+    with open_records(url, create=True, writes=True) as records:
+        engine = QueueEngine(records)
+        table = engine.submissions
+
+        def left() -> tuple[str | None, str | None]:
+            """Requests that the next worker would find: of the submission, and of the journal."""
+            ((stop,),) = records.database.select("SELECT stop FROM runs WHERE run_id = 'r'")
+            return stand(table).stop, stop
+
+        def stopped() -> None:
+            mine = table.claim(stand(table).ticket("1"), "w")
+            assert mine is not None
+            assert table.begun(mine, "1")
+            assert table.cancel("r", "enough") == "running"
+            records.journal.request_stop("r", StopRequest(reason="enough"))
+            assert table.finish(mine, "canceled", outcome="canceled") == "canceled"
+
+        new = engine.add(sum_job(tmp_path), SubmitOptions(queue="q", run_id="r"))
+        stop = Cancel()
+        stop.cancel("enough", cause=StopCause.PERSON)
+        run_sync(kinds.begin(new.request, new.options, "r", Place(url), stop))
+
+        stopped()
+        assert engine.retry("r")
+        retried = left()
+        stopped()
+        run_sync(engine.wake("r"))
+        woken = left()
+
+        assert (retried, woken) == ((None, None), (None, None))
 
 
 def test_worker_that_was_given_up_before_it_began_a_run_does_not_begin_it(

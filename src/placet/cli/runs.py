@@ -393,6 +393,7 @@ def cancel(output: Output, run: str, reason: str, db: str | None, as_json: bool)
     Exit codes: 0 it stops, 1 it has ended before, or nobody works on it, 2 there is no such run.
     """
     from placet.app.app import open_records
+    from placet.engine.protocol import OPEN
     from placet.engine.queue_engine import QueueEngine
     from placet.errors import UnknownRun
     from placet.render.advice import db_words
@@ -416,6 +417,8 @@ def cancel(output: Output, run: str, reason: str, db: str | None, as_json: bool)
         output.talk(_unchanged(now, db, f"Nothing is left to stop in run '{name}'"))
     elif now.state == "running":
         output.talk(f"Asked to stop: {name}. Its worker stops it soon.")
+    elif found.state not in OPEN:
+        output.talk(f"Asked to stop: {name}. Its process stops it soon.")
     elif now.state == "queued":
         command = f"placet worker --queue {queue}{db_words(db)}"
         output.talk(f"Asked to stop: {name}. The next worker ends it. If none is there: {command}")
@@ -496,7 +499,7 @@ def retry(output: Output, run: str, db: str | None, as_json: bool) -> int:
 
     with open_engine(db) as engine:
         found = engine.find(run)
-        is_queued = engine.submissions.retry(found.run_id)
+        is_queued = engine.retry(found.run_id)
     if as_json:
         output.show_json({"run_id": found.run_id, "was": found.state, "queued": is_queued})
     else:

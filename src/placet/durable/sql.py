@@ -325,6 +325,21 @@ class SqlJournal:
         if not self.database.write(lambda t: _LEASES.request_stop(t, run_id, request)).result():
             raise self._unknown(run_id)
 
+    def drop_stop(self, run_id: str) -> None:
+        """Drop the request to stop a run that no process works on: somebody wants it to go on. Waits for the
+        disk.
+
+        Args:
+            run_id: Id of the run.
+        """
+
+        def work(t: Transaction) -> None:
+            lease = _LEASES.lock(t, run_id)
+            if lease is not None and lease.stop is not None and not lease.is_held(t.now()):
+                _LEASES.drop_stop(t, run_id)
+
+        self.database.write(work).result()
+
     def runs(self, *, status: str | None = None, limit: int = 50) -> list[RunSummary]:
         """Return the newest runs, newest first.
 

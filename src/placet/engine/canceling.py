@@ -28,6 +28,7 @@ from placet.storage.lease import StopRequest
 
 if TYPE_CHECKING:
     from placet.app.app import Records
+    from placet.durable.sql import SqlJournal
     from placet.engine.protocol import State
     from placet.engine.sql import SqlSubmissions
     from placet.ir.result import ProposalResult
@@ -97,6 +98,21 @@ def request_stop(
         return is_stopping
     records.journal.request_stop(run_id, StopRequest(reason=reason))
     return True
+
+
+def stop_holder(journal: SqlJournal, run_id: str, reason: str) -> bool:
+    """Ask a process that works on a run without its submission to stop it; whether there is one.
+
+    Raises:
+        StorageError: it cannot be recorded.
+    """
+    try:
+        is_held = journal.find(run_id).status == "running"
+    except UnknownRun:
+        return False
+    if is_held:
+        journal.request_stop(run_id, StopRequest(reason=reason))
+    return is_held
 
 
 def withdraw(records: Records, run_id: str, reason: str) -> None:

@@ -255,11 +255,11 @@ class EmbeddedEngine(QueueEngine):
     ) -> str:
         """Go on with a run, whoever has begun it."""
         self._check_open()
-        await asyncio.to_thread(self._wake, run_id, Inbox(decide=dict(decide or {}), text=text))
+        await asyncio.to_thread(self._go_on, run_id, Inbox(decide=dict(decide or {}), text=text))
         return await self._begin(run_id)
 
-    def _wake(self, run_id: str, inbox: Inbox = NOTHING_SAID) -> None:
-        if not self.submissions.wake(run_id, inbox, target=self.worker.id):
+    def _go_on(self, run_id: str, inbox: Inbox = NOTHING_SAID) -> None:
+        if not self._wake(run_id, inbox, target=self.worker.id):
             self.submissions.add(self._adopted(run_id, inbox))
 
     def _adopted(self, run_id: str, inbox: Inbox) -> Submission:
@@ -306,7 +306,7 @@ class EmbeddedEngine(QueueEngine):
                     return
                 status = self._records.journal.find(run_id).status
                 if status == "waiting":
-                    self._wake(run_id)
+                    self._go_on(run_id)
                     self.worker.poke()
                     return
                 if status != "running" or self._closing.wait(_PAUSE_S):

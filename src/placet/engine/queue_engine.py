@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from placet.engine.canceling import cancel_waiting, withdraw
+from placet.engine.canceling import cancel_waiting, stop_holder, withdraw
 from placet.engine.kinds import has_other_policies, kind_of_job
-from placet.engine.protocol import AS_USUAL, FIRST, LAST, State, SubmitOptions
+from placet.engine.protocol import AS_USUAL, FIRST, LAST, OPEN, State, SubmitOptions
 from placet.engine.sql import SqlSubmissions, unknown_run
 from placet.engine.submission import Inbox, Submission, WorkerInfo
 from placet.errors import PlacetError, UnknownRun, UsageError
@@ -161,10 +161,14 @@ class QueueEngine:
         self, run_id: str, *, decide: Mapping[str, Decision] | None = None, text: str | None = None
     ) -> str:
         """Go on with a run."""
-        inbox = Inbox(decide=dict(decide or {}), text=text)
-        if not await asyncio.to_thread(self.submissions.wake, run_id, inbox):
+        if not await asyncio.to_thread(self._wake, run_id, Inbox(decide=dict(decide or {}), text=text)):
             raise unknown_run(run_id, self.submissions.database)
         return run_id
+
+    def _wake(self, run_id: str, inbox: Inbox, *, target: str | None = None) -> bool:
+        """Go on with a run that was submitted; whether it was."""
+        self._drop_stop(run_id)
+        return self.submissions.wake(run_id, inbox, target=target)
 
     async def cancel(self, run_id: str, reason: str) -> bool:
         """Stop a run."""
@@ -176,7 +180,24 @@ class QueueEngine:
             state = await asyncio.to_thread(self.submissions.cancel, run_id, reason)
         if state == "waiting":
             await asyncio.to_thread(withdraw, self._records, run_id, reason)
-        return state in ("queued", "running", "waiting", "unplaced")
+        # A worker hears of it from the submission. Whoever has resumed the run elsewhere does not.
+        is_elsewhere = state not in (None, "running") and await asyncio.to_thread(
+            stop_holder, self._records.journal, run_id, reason
+        )
+        return state in OPEN or is_elsewhere
+
+    def retry(self, run_id: str) -> bool:
+        """Queue a run again that is dead, unplaced, refused or was canceled; whether it is. Waits for the
+        disk."""
+        self._drop_stop(run_id)
+        return self.submissions.retry(run_id)
+
+    def _drop_stop(self, run_id: str) -> None:
+        """Somebody wants a run to go on: what it has ended with must not stop it again. First of all, or a
+        worker that claims it at once would see it."""
+        found = self.submissions.get(run_id)
+        if found is None or found.state not in OPEN:
+            self.journal.drop_stop(run_id)
 
     def decided(self, run_id: str) -> None:
         """Go on with a run about which somebody has decided, if it was submitted."""

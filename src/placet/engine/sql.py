@@ -241,7 +241,9 @@ class SqlSubmissions:
             elif found.state == "queued":
                 self._set(t, run_id, inbox=_json(told))
             else:
-                self._queue(t, found, inbox=_json(told), attempts=0, target=target)
+                # A request to stop that the run has ended with is done with: somebody wants it to go on.
+                stop = found.stop if found.state in OPEN else None
+                self._queue(t, found, inbox=_json(told), attempts=0, target=target, stop=stop)
             return True
 
         return self._write(work)

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from placet import __version__
 from placet.app.work import Place, Stored, Told, scope_of
 from placet.engine import kinds
-from placet.engine.canceling import withdraw
+from placet.engine.canceling import stop_holder, withdraw
 from placet.engine.protocol import DayBudget, Ticket, Transport
 from placet.engine.spending import DaySpending
 from placet.engine.sql import SqlSubmissions
@@ -445,6 +445,9 @@ class Worker:
         except RunHeld as error:
             # Another process works on it, or has taken it over while it was at work here.
             self._problem(mine, error)
+            if cancel.cause is StopCause.PERSON:
+                with suppress(PlacetError):
+                    stop_holder(self._journal, mine.run_id, cancel.reason)
             state = self._submissions.give_back(mine, error=str(error), delay_s=_RETRY_S)
             self.report("released", {"worker": self.id, "run_id": mine.run_id, "state": state})
             return
@@ -512,6 +515,8 @@ class Worker:
             is_failure = (
                 self._place.leaves
                 and not cancel.requested
+                # Its journal may have been asked as well, by whoever knows nothing of submissions.
+                and (result is None or result.stop_cause is not StopCause.PERSON)
                 and run is not None
                 and kinds.kind_of(run.record).is_tried_again
             )

@@ -416,6 +416,7 @@ class OpenRun(Plans):
         if outcome in ("waiting", "canceled"):
             self._kept.note(Paused(self.elapsed_ms))
         info = self._info
+        cause = info.cancel.cause if outcome == "canceled" and info.cancel is not None else None
         self.ended = ProposalResult(
             proposal_id=self.about.id,
             run_id=info.run_id,
@@ -428,6 +429,7 @@ class OpenRun(Plans):
             undo_commands=self._undo_commands,
             compensations=self._compensations,
             loop=dict(loop) if loop is not None else msgspec.UNSET,
+            stop_cause=cause if cause is not None else msgspec.UNSET,
         )
         if outcome not in ("waiting", "canceled"):
             self._keep_trajectory(outcome)
