@@ -19,6 +19,7 @@ RANKS: dict[str, int] = {
     "errors": 0,
     "extras": 0,
     "ir": 0,
+    "thread_work": 0,
     "trace_context": 0,
     "truncation": 0,
     "storage": 1,

@@ -14,6 +14,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from placet.runtime.stop_requests import linked
 from placet.safe_text import clean
 from placet.sandbox.confinement import Isolation
 from placet.sandbox.workspace import Workspace
+from placet.thread_work import finish_in_thread
 from placet.turns.ending import CallResult, Event
 from placet.turns.stopping import first_error, in_time, stopped_by
 
@@ -149,7 +151,7 @@ class Trying:
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="placet-scenario-", ignore_cleanup_errors=True) as made:
             folder = Path(made)
-            await asyncio.to_thread(_lay_out, folder, scenario.files)
+            await finish_in_thread(partial(_lay_out, folder, scenario.files))
             workspace = Workspace(folder)
             try:
                 failures, result = await self._converse(spec, scenario, workspace, budget, cancel)

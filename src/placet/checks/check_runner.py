@@ -14,6 +14,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,16 +124,18 @@ class CheckRunner:
     ) -> _Run:
         import asyncio
 
+        from placet.thread_work import finish_in_thread
+
         limits = msgspec.structs.replace(self._limits, time_s=check.timeout_secs)
         name = f".placet-{secrets.token_hex(8)}/report.xml"
         async with fresh() as folder:
-            await asyncio.to_thread(_remove_caches, folder)
+            await finish_in_thread(partial(_remove_caches, folder))
             workspace = Workspace(folder)
             guard = None
-            if seal is not None:
-                guard = ExportGuard(folder, seal, _own_changes(baseline))
-                await asyncio.to_thread(guard.begin)
             try:
+                if seal is not None:
+                    guard = ExportGuard(folder, seal, _own_changes(baseline))
+                    await finish_in_thread(guard.begin)
                 more = (
                     _PYTHON
                     | _user_site()

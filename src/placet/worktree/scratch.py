@@ -15,6 +15,7 @@ import fcntl
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from placet.worktree.snapshot.mounts import OtherMount
@@ -65,18 +66,12 @@ def remove_tree(path: Path) -> None:
 
 async def _removed(path: Path, held: int) -> None:
     """Remove a folder to the end, however often this is cancelled meanwhile, and release its lock."""
-    import asyncio
+    from placet.thread_work import finish_in_thread
 
-    removing = asyncio.ensure_future(asyncio.to_thread(_remove_quietly, path))
-    cancelled: asyncio.CancelledError | None = None
-    while not removing.done():
-        try:
-            await asyncio.shield(removing)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    _let_go(path, held)
-    if cancelled is not None:
-        raise cancelled
+    try:
+        await finish_in_thread(partial(_remove_quietly, path))
+    finally:
+        _let_go(path, held)
 
 
 def _remove_quietly(path: Path) -> None:

@@ -19,6 +19,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from placet.errors import ToolError
@@ -129,16 +130,16 @@ class Worktree:
 
     async def remove_attempts(self) -> None:
         """Remove the files of all attempts. The trees stay."""
-        import asyncio
+        from placet.thread_work import finish_in_thread
 
         for path in sorted(self.home.glob("attempt-*")):
-            await asyncio.to_thread(remove_tree, path)
+            await finish_in_thread(partial(remove_tree, path))
 
     async def remove(self) -> None:
         """Remove all that the session has here."""
-        import asyncio
+        from placet.thread_work import finish_in_thread
 
-        await asyncio.to_thread(remove_tree, self.home)
+        await finish_in_thread(partial(remove_tree, self.home))
 
     # Trees
 

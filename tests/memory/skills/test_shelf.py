@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ from placet.memory.skills.tools import script_tools
 from placet.memory.skills.trial import arm_of
 from placet.sandbox.workspace import Workspace
 from placet.testing.skill_store import make_skill
+from placet.tools.context import ToolContext
 from placet.tools.tool import Tool
 
 TASK = "Please deploy the shop"
@@ -341,3 +345,47 @@ async def test_scripts_run_as_calls_in_the_sandbox_and_never_on_being_read(tmp_p
     assert plain.is_error
     assert no_script.is_error
     assert answers["read_only"][3].is_error
+
+
+class SlowFiles(dict[str, bytes]):
+    """Files that somebody writes out while a test looks."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        super().__init__(files)
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def items(self) -> Any:
+        self.begun.set()
+        self.may_end.wait()
+        return super().items()
+
+
+async def test_a_cancelled_script_leaves_no_folder_that_is_still_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    files = SlowFiles({**make_skill().files, "scripts/a.sh": b"#!/bin/sh\n"})
+    memory = await memory_with(make_skill(state="kept"))
+
+    async def load(name: str, run_id: str, *, tenant: str | None = None) -> Skill:
+        return make_skill(files=files)
+
+    monkeypatch.setattr(memory.skills, "load", load)
+    workspace = Workspace(tmp_path)
+    (run,) = script_tools(memory, workspace)
+    context = ToolContext(action_id="a", run_id="r")
+
+    calling = asyncio.ensure_future(run.fn(name="deploy", script="scripts/a.sh", context=context))
+    await asyncio.to_thread(files.begun.wait)
+    calling.cancel()
+    await asyncio.sleep(0)
+    while_written = calling.done(), len(list(scratch.iterdir()))
+    files.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    workspace.close()
+
+    assert while_written == (False, 1)
+    assert list(scratch.iterdir()) == []

@@ -7,10 +7,10 @@ Keep true:
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +22,7 @@ from placet.memory.skills.document import write_folder
 from placet.policy.case import Rule
 from placet.policy.rule import DenyTool
 from placet.safe_text import clean
+from placet.thread_work import finish_in_thread
 from placet.tools.context import ToolContext
 from placet.tools.tool import Tool, tool
 
@@ -150,7 +151,7 @@ def script_tools(memory: Memory, workspace: Workspace, isolation: Isolation | No
         if not skill.files[script].startswith(b"#!"):
             raise ToolError(f"'{script}' names no program in its first line, such as #!/bin/sh.", retry=False)
         with tempfile.TemporaryDirectory(prefix="placet-skill-") as temporary:
-            folder = await asyncio.to_thread(_laid_out, skill, temporary)
+            folder = await finish_in_thread(partial(_laid_out, skill, temporary))
             finished = await run_command(
                 [str(folder / script), *arguments],
                 folder=workspace.fd,
