@@ -121,7 +121,7 @@ class KillRun:
             assert (self.folder / "acted").read_bytes() == b"acted\n"
             assert branches == []
         else:
-            assert branches == ["placet/tidy-1"]
+            assert branches == ["placet/tidy-1"], self._whole_story(round)
             assert git(self.repository, "rev-parse", "placet/tidy-1^{tree}").strip() == round["tree"]
             assert git(self.repository, "rev-parse", "placet/tidy-1^") == git(
                 self.repository, "rev-parse", "main"
@@ -136,6 +136,12 @@ class KillRun:
             asked = SqlApprovals(database).recent(10)
         assert len(asked) == (1 if self.job["level"] == "L2" else 0)
         assert not (self.folder / "home" / "r1").exists()
+
+    def _whole_story(self, round: dict[str, Any]) -> str:
+        """What is there, for a failure that nobody has seen twice."""
+        refs = [each for name in ("refs", "logs") for each in (self.repository / ".git" / name).rglob("*")]
+        found = {str(each): each.read_text() for each in refs if each.is_file()}
+        return json.dumps([round["receipt"], read_trace(self._trace), found], indent=1)
 
 
 @pytest.mark.timeout(3600 if SOAK else 200)
