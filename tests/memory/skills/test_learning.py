@@ -103,6 +103,38 @@ async def test_a_plan_that_succeeded_becomes_a_provisional_skill_of_the_callers_
     assert model.requests[0].schema is not None
 
 
+def side_by_side() -> Scripted:
+    """A model that writes two skills of one name at the same time."""
+    both, drafts = asyncio.Barrier(2), iter([draft(instructions="1. Look."), draft(instructions="1. Check.")])
+
+    async def write(request: Request) -> str:
+        await both.wait()
+        return next(drafts)
+
+    return Scripted(write)
+
+
+async def test_of_two_skills_of_one_name_that_are_written_at_once_none_replaces_the_other() -> None:
+    memory = Memory()
+    rt = runtime(side_by_side(), memory)
+
+    await asyncio.gather(rt.execute(THREE), rt.execute(plan("check", "look", "check")))
+
+    found = await memory.skills.listed()
+    assert [(each.name, each.version) for each in found] == [("look-and-check", 1), ("look-and-check-2", 1)]
+    assert {each.document.body for each in found} == {"1. Look.", "1. Check."}
+
+
+async def test_what_two_runs_teach_at_once_is_one_skill() -> None:
+    memory = Memory()
+    rt = runtime(side_by_side(), memory)
+
+    await asyncio.gather(rt.execute(THREE), rt.execute(THREE))
+
+    assert [each.title for each in await memory.skills.listed()] == ["look-and-check 1"]
+    assert len(told(rt, "skill_distilled")) == 1
+
+
 @pytest.mark.parametrize("given_plan", [plan("look", "check"), plan("look", "check", "look", "broken")])
 async def test_below_the_gate_no_model_is_asked(given_plan: dict[str, Any]) -> None:
     memory, model = Memory(), Scripted([draft()])

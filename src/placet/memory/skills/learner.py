@@ -15,8 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -125,6 +127,10 @@ def weak_domains(skills: Iterable[Skill], trials: dict[tuple[str, int], Trial]) 
     }
 
 
+def _is_weak(domain: str, trials: dict[tuple[str, int], Trial], skills: Iterable[Skill]) -> bool:
+    return domain in weak_domains(skills, trials)
+
+
 class Learner:
     """Makes skills from trajectories, for the shelf of one memory."""
 
@@ -148,6 +154,7 @@ class Learner:
         self._tried: set[tuple[str | None, str, int]] = set()
         """Versions that a repair was asked for: one that failed is not asked for with every outcome."""
         self._tokens, self._cost, self._has_warned = 0, 0.0, False
+        self._storing = threading.Lock()
 
     # What the runtime tells
 
@@ -193,10 +200,12 @@ class Learner:
         prompt = f"Write a skill from this run, which succeeded.\n\n{self._told(trajectory)}"
         domain, source = trajectory.source or GENERAL, f"run:{trajectory.run_id}"
         skill = await self._written(prompt, domain, [trajectory], source)
-        if skill is not None:
-            taken = {each.name for each in known}
-            made = replace(_named(skill, _free(skill.name, taken)), tools=tools_of(trajectory.steps))
-            await self._put(made, "distilled", trajectory.run_id, tenant)
+        if skill is None:
+            return
+        skill = replace(skill, tools=tools_of(trajectory.steps))
+        made = await self._put_new(skill, tenant, lambda now: is_worth_a_skill(trajectory, now))
+        if made is not None:
+            self._tell_made(made, "distilled", trajectory.run_id, tenant)
 
     async def _repair(self, judgement: Judgement, tenant: str | None) -> None:
         name, version = judgement.run.name, judgement.run.version
@@ -230,7 +239,8 @@ class Learner:
                 document = replace(skill.document, body=made.document.body)
                 files = _with_document(skill.files, document)
                 made = replace(skill, files=files, labels=made.labels, source=source, state="provisional")
-                await self._put(made, "repaired", judgement.run.run, tenant)
+                made = await self._shelf.put(made, tenant=tenant)
+                self._tell_made(made, "repaired", judgement.run.run, tenant)
                 return
             prompt += "\n\nInstructions that say the same as before are no repair: another way is needed."
         _log.warning("Skill '%s' is degraded, and its repair says the same as before.", name)
@@ -258,8 +268,9 @@ class Learner:
             made = await self._written(prompt, domain, failed, f"evolution of {domain}", labels)
             if made is None:
                 continue
-            name = _free(made.name, {each.name for each in known})
-            made = await shelf.put(_named(made, name), tenant=tenant)
+            made = await self._put_new(made, tenant, partial(_is_weak, domain, trials))
+            if made is None:
+                continue
             evolved.append(domain)
             self._events.append(
                 "evolution_triggered",
@@ -292,8 +303,26 @@ class Learner:
         is_theirs = found is not None and self._shelf.tenant(found.tenant) == self._shelf.tenant(tenant)
         return found if is_theirs else None
 
-    async def _put(self, skill: Skill, how: str, run_id: str, tenant: str | None) -> None:
-        made = await self._shelf.put(skill, tenant=tenant)
+    async def _put_new(
+        self, skill: Skill, tenant: str | None, is_wanted: Callable[[Sequence[Skill]], bool]
+    ) -> Skill | None:
+        """Store a skill under a name that no other has; how it is stored. None if it is not wanted any more:
+        another run may have led to the same one while the model wrote."""
+        shelf = self._shelf
+        whose = shelf.tenant(tenant)
+
+        def work() -> Skill | None:
+            with self._storing:
+                while is_wanted(known := [*shelf.store.listed(whose), *shelf.folders]):
+                    named = _named(skill, _free(skill.name, {each.name for each in known}))
+                    # Another process may take the name now.
+                    if shelf.store.put(made := replace(named, version=1, tenant=whose)):
+                        return made
+            return None
+
+        return await asyncio.to_thread(work)
+
+    def _tell_made(self, made: Skill, how: str, run_id: str, tenant: str | None) -> None:
         self._events.append(
             "skill_distilled",
             run_id=run_id,
