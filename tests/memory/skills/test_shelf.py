@@ -305,6 +305,38 @@ async def test_a_kept_skill_that_is_degraded_is_not_offered() -> None:
     assert (await shelf.match("r9", TASK)).offered == []
 
 
+async def test_a_conversation_can_load_what_was_kept_or_imported_since_it_began() -> None:
+    memory = await memory_with(make_skill())
+    shelf = memory.skills
+    run = next(f"r{n}" for n in range(100) if arm_of(f"r{n}", "deploy", 1) == "without")
+    await shelf.note_offer(run, await shelf.match(run, TASK))
+    shelf.store.change(None, "deploy", 1, state="kept")
+    offer = await shelf.match(run, TASK)
+    await shelf.note_offer(run, offer)
+    kept = await shelf.load("deploy", run)
+    newer = await shelf.put(make_skill(state="kept", files={**make_skill().files, "more.md": b"more"}))
+
+    assert [each.title for each in offer.offered] == ["deploy 1"]
+    assert kept.title == "deploy 1"
+    assert (await shelf.load("deploy", run)).title == newer.title == "deploy 2"
+
+
+async def test_a_repair_is_not_tried_on_a_run_that_met_the_version_before() -> None:
+    memory = await memory_with(make_skill())
+    shelf = memory.skills
+    run = next(
+        f"r{n}" for n in range(100) if {arm_of(f"r{n}", "deploy", version) for version in (1, 2)} == {"with"}
+    )
+    await shelf.note_offer(run, await shelf.match(run, TASK))
+    await shelf.put(make_skill(files={**make_skill().files, "more.md": b"more"}))
+
+    offer = await shelf.match(run, TASK)
+    elsewhere = await shelf.match("another", TASK)
+
+    assert [*offer.offered, *offer.withheld] == []
+    assert [each.version for each in (*elsewhere.offered, *elsewhere.withheld)] == [2]
+
+
 async def test_scripts_run_as_calls_in_the_sandbox_and_never_on_being_read(tmp_path: Path) -> None:
     escaped, folder = tmp_path / "escaped", tmp_path / "work"
     folder.mkdir()

@@ -122,6 +122,14 @@ class SkillShelf:
     def _match(self, run_id: str, text: str, persona: str | None, tenant: str | None) -> Offer:
         usable = [each for each in self._all(tenant) if not each.is_untrusted and each.state != "retired"]
         fitting = [each for each in usable if each.triggers.fit(persona, text)]
+        if any(each.state == "provisional" for each in fitting):
+            # A run is in the trial of the version that it met first, and of no other.
+            met = {each.name: each.version for each in self.store.runs(tenant, run=run_id)}
+            fitting = [
+                each
+                for each in fitting
+                if each.state == "kept" or met.get(each.name, each.version) == each.version
+            ]
         if any(each.state == "kept" for each in fitting):
             trials = self.store.trials(tenant)
             # One that was kept and does badly since is offered again when it has been repaired. Those of
@@ -173,12 +181,18 @@ class SkillShelf:
 
         def find() -> Skill | None:
             where = self.tenant(tenant)
-            for seen in self.store.runs(where, run=run_id):
-                if seen.name == name and seen.arm == "with":
-                    versions = [*self.folders, *self.store.listed(where, name)]
-                    wanted = ((each.name, each.version) == (name, seen.version) for each in versions)
-                    return next((each for each, fits in zip(versions, wanted, strict=True) if fits), None)
-            return None
+            seen = next((each for each in self.store.runs(where, run=run_id) if each.name == name), None)
+            if seen is None:
+                return None
+            newest = next((each for each in self._all(where) if each.name == name), None)
+            if newest is not None and newest.state == "kept" and not newest.is_untrusted:
+                # Offered to every run that it matches, whatever was on trial when this one began.
+                return newest
+            if seen.arm != "with":
+                return None
+            versions = [*self.folders, *self.store.listed(where, name)]
+            wanted = ((each.name, each.version) == (name, seen.version) for each in versions)
+            return next((each for each, fits in zip(versions, wanted, strict=True) if fits), None)
 
         found = await asyncio.to_thread(find)
         if found is None or found.is_untrusted or found.state == "retired":
