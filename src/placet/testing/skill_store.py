@@ -83,6 +83,9 @@ def state_and_label_change(make: MakeStore) -> None:
     assert store.change(None, "deploy", 1, trust=True)
     assert (store.listed(None)[0].labels, store.listed(None)[0].state) == ((), "kept")
     assert not store.change(None, "deploy", 2, trust=True)
+    assert store.change(None, "deploy", 1, state="retired")
+    assert not store.change(None, "deploy", 1, state="kept")
+    assert store.listed(None)[0].state == "retired"
 
 
 def a_run_counts_once_in_its_first_arm(make: MakeStore) -> None:

@@ -14,9 +14,11 @@ from placet.memory.skills.trial import Arm, SkillState, Trial
 
 
 def changed(skill: Skill, state: SkillState | None, trust: bool) -> Skill:
-    """A skill with another state, or trusted."""
+    """A skill with another state, or trusted. One that is retired stays so: an outcome that comes meanwhile
+    does not undo what a person has said."""
     labels = tuple(each for each in skill.labels if each != "untrusted") if trust else skill.labels
-    return replace(skill, state=state or skill.state, labels=labels)
+    now = skill.state if skill.state == "retired" else state or skill.state
+    return replace(skill, state=now, labels=labels)
 
 
 class MemorySkills:

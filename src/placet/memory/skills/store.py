@@ -94,7 +94,8 @@ class SkillStore(Protocol):
         state: SkillState | None = None,
         trust: bool = False,
     ) -> bool:
-        """Change the state of a version, or remove its label `untrusted`. Return whether that changed it.
+        """Change the state of a version, or remove its label `untrusted`. Return whether that changed it. A
+        version that is retired stays so.
 
         Args:
             tenant: The tenant.
