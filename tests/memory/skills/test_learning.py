@@ -352,6 +352,26 @@ async def test_a_weak_domain_evolves_by_itself_and_by_consolidation() -> None:
     assert again["domains_evolved"] == []  # type: ignore[index, call-overload]
 
 
+async def test_a_weak_domain_gets_one_skill_of_two_outcomes_at_once() -> None:
+    memory = Memory()
+    await memory.skills.put(make_skill(state="kept", domain="ops"))
+    rt = runtime(side_by_side(), memory)
+    await led(rt, "last", ToolCall(name="broken", arguments={}))
+    store = memory.skills.store
+    for n in range(8):
+        store.note_runs(None, [make_run(run=f"r{n}", at=n)])
+        store.set_outcome(None, f"r{n}", n < 3, "check")
+    store.set_outcome(None, "last", False, "check")
+    learner = memory._learner
+    assert learner is not None
+
+    evolved = await asyncio.gather(learner.evolve(None), learner.evolve(None))
+
+    assert sorted(evolved) == [[], ["ops"]]
+    assert await names(memory) == ["deploy", "look-and-check"]
+    assert len(told(rt, "evolution_triggered")) == 1
+
+
 class Priced(Scripted):
     async def generate(self, request: Request) -> Result:
         return replace(await super().generate(request), cost=0.5)
