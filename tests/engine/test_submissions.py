@@ -648,6 +648,48 @@ def test_request_to_stop_is_done_with_once_somebody_wants_the_run_to_go_on(tmp_p
         assert (retried, woken) == ((None, None), (None, None))
 
 
+def test_run_that_is_to_stop_ends_on_a_worker_that_lacks_what_it_needs(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path.resolve()}/placet.db"
+    plan = {"actions": [{"id": "a", "tool": "nowhere", "parameters": {}}]}
+    with open_records(url, create=True, writes=True) as records:
+        engine = QueueEngine(records)
+        table = engine.submissions
+        place = Place(url, leaves=True)
+        worker = Worker(table, records, LocalTransport(), place=place, queue="q", concurrency=1)
+        engine.add(PlanJob(folder=str(tmp_path), plan=plan), SubmitOptions(queue="q", run_id="r"))
+        mine = table.claim(stand(table).ticket("1"), "gone")
+        assert mine is not None
+        assert table.begun(mine, worker.info.version)
+        table.give_back(mine)
+        run_sync(engine.cancel("r", "enough"))
+
+        worker.work(stand(table).ticket("1"))
+
+        assert (stand(table).state, stand(table).error) == ("canceled", "enough")
+
+
+def test_run_that_is_claimed_while_its_worker_is_drained_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite://{tmp_path.resolve()}/placet.db"
+    with open_records(url, create=True, writes=True) as records:
+        engine = QueueEngine(records)
+        table = engine.submissions
+        worker = Worker(table, records, LocalTransport(), place=Place(url), queue="q", concurrency=1)
+        engine.add(sum_job(tmp_path), SubmitOptions(queue="q", run_id="r"))
+
+        def claim(ticket: Ticket, by: str) -> Submission | None:
+            mine = SqlSubmissions.claim(table, ticket, by)
+            worker.drain()
+            return mine
+
+        monkeypatch.setattr(table, "claim", claim)
+        worker.work(stand(table).ticket("1"))
+
+        assert (stand(table).state, stand(table).attempts, stand(table).version) == ("queued", 0, None)
+        assert records.journal.runs() == []
+
+
 def test_worker_that_was_given_up_before_it_began_a_run_does_not_begin_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -397,10 +397,17 @@ class Worker:
             self._claiming[ticket.run_id] += 1
         try:
             mine = self._submissions.claim(ticket, self.id)
-            made = _AtWork(mine) if mine is not None else None
-            if made is not None:
-                with self._lock:
+            if mine is None:
+                return None
+            made = _AtWork(mine)
+            with self._lock:
+                # Under the lock: who drains has either seen this run, or has said so before.
+                is_up = self.info.state == "up"
+                if is_up:
                     self._at_work[ticket.run_id] = made
+            if not is_up:
+                self._submissions.give_back(mine)
+                return None
             return made
         finally:
             with self._lock:
@@ -437,6 +444,12 @@ class Worker:
                 outcome = self._until_released(lambda: self._run(at_work, place), at_work)
         except NamesMissing as missing:
             self._tell_begun(mine.run_id, missing)
+            if mine.stop is not None:
+                # There may never be a worker that has them, and to end it none needs them.
+                withdraw(self._records, mine.run_id, mine.stop)
+                state = self._submissions.finish(mine, "canceled", outcome="canceled", error=mine.stop)
+                self.report("released", {"worker": self.id, "run_id": mine.run_id, "state": state})
+                return
             if set(missing.names) <= set(self.info.offers):
                 self._left.add(mine.run_id)
             self._submissions.leave(mine, missing.names, str(missing))
