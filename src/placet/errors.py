@@ -239,9 +239,11 @@ class UnknownRun(RunError):
 
     code = "run.unknown"
 
-    def __init__(self, message: str, *, run_id: str = "") -> None:
+    def __init__(self, message: str, *, run_id: str = "", several: Sequence[str] = ()) -> None:
         self.run_id = run_id
         """The id that was looked for; empty if none was given."""
+        self.several = list(several)
+        """Ids of runs that begin with it, if there are several."""
         super().__init__(message)
 
 

@@ -126,6 +126,19 @@ def test_a_log_that_ends_in_the_middle_says_so_and_names_what_was_in_flight(make
     assert "'a' may or may not have taken effect" in story
 
 
+def test_nobody_has_to_find_out_why_a_canceled_action_failed(make_events: MakeEvents) -> None:
+    story = _told(
+        make_events(
+            ("action_failed", "a", {"error": "canceled: tea; it was stopped in flight"}),
+            ("action_failed", "b", {"error": "no such host"}),
+            ("proposal_ended", None, {"outcome": "canceled", "error": "canceled: tea"}),
+        )
+    )
+
+    assert "why 'b' failed" in story
+    assert "1 other" not in story
+
+
 @pytest.mark.parametrize(
     ("outcome", "says"),
     [

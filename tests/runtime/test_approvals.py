@@ -35,9 +35,11 @@ from placet.approvals.memory import MemoryApprovals
 from placet.approvals.sql import SqlApprovals
 from placet.durable.memory import MemoryJournal
 from placet.errors import ApprovalDecided, StorageUnavailable, UsageError
+from placet.ir.stop_cause import StopCause
 from placet.policy.calls import Calls
 from placet.policy.permission import Posture
 from placet.policy.trace import TraceRule
+from placet.storage.lease import StopRequest
 from tests.runtime.plans import (
     Fields,
     Recorder,
@@ -244,6 +246,32 @@ async def test_a_question_that_is_withdrawn_under_a_run_is_a_no(recorder: Record
     assert result["a"].status == "rejected"
     assert result["a"].error == f"approval '{id}' was withdrawn: cleaned up"
     assert recorder.calls == []
+
+
+async def test_a_run_that_a_person_stops_while_it_asks_withdraws_its_questions(office: Office) -> None:
+    rt = office.runtime(patience_s=None)
+    run = await started(rt.execute(plan(pay()), run_id="r", cancel=Cancel()))
+    await office.asked("a")
+
+    office.journal.request_stop("r", StopRequest(reason="enough"))
+    result = await run
+    left = office.ledger.pending()
+    again = await office.runtime().resume("r")
+
+    assert (result.outcome, result.stop_cause, left) == ("canceled", StopCause.PERSON, [])
+    assert [d["decision"] for d in data_of(rt, "approval_recorded", "a")] == ["withdrawn"]
+    assert (again.outcome, len(office.ids())) == ("waiting", 1)
+
+
+async def test_a_run_that_is_interrupted_while_it_asks_leaves_its_questions(office: Office) -> None:
+    rt, cancel = office.runtime(patience_s=None), Cancel()
+    run = await started(rt.execute(plan(pay()), run_id="r", cancel=cancel))
+    await office.asked("a")
+
+    cancel.cancel("interrupted", hard=True, cause=StopCause.SIGNAL)
+    result = await run
+
+    assert (result.outcome, list(office.ids())) == ("canceled", ["a"])
 
 
 async def test_a_question_that_was_withdrawn_meanwhile_is_asked_again(

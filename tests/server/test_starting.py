@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from placet import Cancel, Runtime, SqlJournal, open_database, tool
+from placet import Cancel, Runtime, SqlApprovals, SqlJournal, open_database, tool
 from placet.app.work import PlanJob
 from placet.engine.protocol import SubmitOptions
 from placet.engine.queue_engine import QueueEngine
@@ -231,6 +231,27 @@ async def test_what_another_program_runs_is_stopped(desk: Desk) -> None:
 
     assert stopped.json()["accepted"] is True
     assert (result.outcome, result.stop_cause) == ("canceled", StopCause.PERSON)
+    assert (await desk.post("/runs/elsewhere/cancel", {})).json()["accepted"] is False
+
+
+async def test_what_another_program_left_waiting_for_a_person_is_stopped(desk: Desk) -> None:
+    @tool
+    async def send() -> str:
+        """Send something."""
+        return "sent"
+
+    with open_database(f"sqlite://{desk.folder.parent}/placet.db") as database:
+        ledger = SqlApprovals(database)
+        parts = {"journal": SqlJournal(database), "approvals": ledger, "permissions": "balanced"}
+        program = Runtime(tools=[send], patience_s=0, **parts)
+        waits = await program.execute({"actions": [{"id": "s", "tool": "send"}]}, run_id="elsewhere")
+
+        stopped = await desk.post("/runs/elsewhere/cancel", {"reason": "enough"})
+        left = ledger.pending()
+
+    assert waits.outcome == "waiting"
+    assert stopped.json()["accepted"] is True
+    assert (desk.records.journal.find("elsewhere").status, left) == ("canceled", [])
     assert (await desk.post("/runs/elsewhere/cancel", {})).json()["accepted"] is False
 
 

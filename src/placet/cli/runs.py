@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from placet.app.app import Records
     from placet.durable.sql import RunSummary
+    from placet.engine.queue_engine import QueueEngine
     from placet.engine.submission import Submission
-    from placet.errors import UnknownRun
     from placet.render.runs import Led
 
 _STATES = (
@@ -54,7 +54,7 @@ _ALL = 1_000_000
 """Runs: more than anybody keeps."""
 
 
-@click.group(cls=Subject, short_help="List runs, show one, drop old ones.")
+@click.group(cls=Subject, short_help="List runs, show or stop one, drop old ones.")
 def runs() -> None:
     """Which runs there were. Without a command: the newest of them."""
 
@@ -377,7 +377,7 @@ def _as_data(summary: RunSummary) -> dict[str, Any]:
     return data
 
 
-@runs.command(short_help="Stop a run that was submitted.")
+@runs.command(short_help="Stop a run, or end a coding session.")
 @run_argument
 @click.option(
     "--reason", default="stopped by a person", show_default=True, help="Why; recorded with the run."
@@ -387,27 +387,27 @@ def _as_data(summary: RunSummary) -> dict[str, Any]:
 @click.pass_obj
 def cancel(output: Output, run: str, reason: str, db: str | None, as_json: bool) -> int:
     """Stop the run RUN (the start of its id is enough). One that a process works on stops soon, in whatever
-    terminal, server or worker. Of submitted runs, one that waits in the queue never begins, a plan that waits
-    for a person ends at once, and other kinds that wait are ended by the next worker.
+    terminal, server or worker; one that waits in the queue never begins. One that waits for a person ends at
+    once and what it asks is withdrawn, except for submitted tasks and conversations, which the next worker
+    ends. `placet resume` can go on with it. A coding session is ended for good.
 
     Exit codes: 0 it stops, 1 it has ended before, or nobody works on it, 2 there is no such run.
     """
     from placet.app.app import open_records
     from placet.engine.protocol import OPEN
     from placet.engine.queue_engine import QueueEngine
-    from placet.errors import UnknownRun
     from placet.render.advice import db_words
     from placet.runtime.sync import run_sync
     from placet.safe_text import clean
 
     with open_records(db, create=True, writes=True) as records:
         engine = QueueEngine(records)
-        try:
-            found = engine.find(run)
-        except UnknownRun as unknown:
-            return _cancel_elsewhere(output, records, run, reason, unknown, db, as_json=as_json)
-        accepted = run_sync(engine.cancel(found.run_id, reason))
-        now = engine.submissions.get(found.run_id) or found
+        run_id = _find(records, engine, run)
+        found = engine.submissions.get(run_id)
+        if found is None:
+            return _cancel_elsewhere(output, records, run_id, reason, db, as_json=as_json)
+        accepted = run_sync(engine.cancel(run_id, reason))
+        now = engine.submissions.get(run_id) or found
     if as_json:
         data = {"run_id": found.run_id, "was": found.state, "state": now.state, "accepted": accepted}
         output.show_json(data)
@@ -427,40 +427,80 @@ def cancel(output: Output, run: str, reason: str, db: str | None, as_json: bool)
     return 0 if accepted else 1
 
 
-def _cancel_elsewhere(
-    output: Output,
-    records: Records,
-    run: str,
-    reason: str,
-    unknown: UnknownRun,
-    db: str | None,
-    *,
-    as_json: bool,
-) -> int:
-    """Stop a run that was not submitted, where it runs."""
-    from placet.cli.approvals import login_name
-    from placet.engine.canceling import request_stop
+def _find(records: Records, engine: QueueEngine, given: str) -> str:
+    """The id of the one run, submitted or not, whose id is, or starts with, a text.
+
+    Raises:
+        UnknownRun: there is none, or there are several.
+    """
     from placet.errors import UnknownRun
+
+    several: dict[str, None] = {}
+    for find in (engine.find, records.journal.find):
+        try:
+            found = find(given).run_id
+        except UnknownRun as error:
+            unknown = error
+            several |= dict.fromkeys(error.several)
+        else:
+            if found == given:
+                return given
+            several[found] = None
+    if not several:
+        raise unknown
+    if len(several) == 1:
+        return next(iter(several))
+    some = ", ".join(f"'{each}'" for each in list(several)[:5])
+    raise UnknownRun(
+        f"Several runs begin with '{given}': {some}. Write more of the id.",
+        run_id=given,
+        several=list(several),
+    )
+
+
+def _cancel_elsewhere(
+    output: Output, records: Records, run_id: str, reason: str, db: str | None, *, as_json: bool
+) -> int:
+    """Stop a run that was not submitted."""
+    from placet.cli.approvals import login_name
+    from placet.coder.store_sql import has_sessions
+    from placet.engine.canceling import request_stop
     from placet.render.advice import db_words, name_words
     from placet.safe_text import clean
 
-    try:
-        found = records.journal.find(run)
-    except UnknownRun:
-        raise unknown from None
-    accepted = request_stop(records, found.run_id, reason, by=login_name(), db=db)
+    was = records.journal.find(run_id)
+    is_session = has_sessions(records.database) and records.sessions.get(run_id) is not None
+    stopping = request_stop(records, run_id, reason, by=login_name(), db=db)
+    now = records.journal.find(run_id)
+    code = 0 if stopping is not None else 1
     if as_json:
-        output.show_json(
-            {"run_id": found.run_id, "was": found.status, "state": found.status, "accepted": accepted}
-        )
-    elif accepted:
-        output.talk(f"Asked to stop: {clean(found.run_id)}. Its process stops it soon.")
-    else:
-        output.talk(
-            f"Nothing is left to stop in run '{clean(found.run_id)}': it is {found.status}, and no process "
-            f"works on it. See: placet runs show {name_words(found.run_id)}{db_words(db)}"
-        )
-    return 0 if accepted else 1
+        output.show_json({"run_id": run_id, "was": was.status, "state": now.status, "accepted": code == 0})
+        return code
+    name = clean(run_id)
+    resume = f"placet resume {name_words(run_id)}{db_words(db)}"
+    match stopping:
+        case "asked" if is_session:
+            said = f"Asked to stop: {name}. Its process stops it soon, and the session is ended for good."
+        case "ended" if is_session:
+            said = f"Stopped: {name}. The session is ended for good."
+        case "asked":
+            said = f"Asked to stop: {name}. Its process stops it soon."
+        case "ended":
+            said = f"Stopped: {name}. What it asked is withdrawn. To go on with it after all: {resume}"
+        case "withdrawn":
+            said = f"Withdrawn: what the conversation {name} asked. To go on with it: {resume}"
+        case _ if now.parent is not None and now.status == "waiting":
+            said = (
+                f"Nothing is to stop in run '{name}' alone: another run started it, and waits with it. Stop "
+                f"that one: placet runs cancel {name_words(now.parent)}{db_words(db)}"
+            )
+        case _:
+            said = (
+                f"Nothing is left to stop in run '{name}': it is {now.status}, and no process works on it. "
+                f"See: placet runs show {name_words(run_id)}{db_words(db)}"
+            )
+    output.talk(said)
+    return code
 
 
 def _unchanged(run: Submission, db: str | None, what: str) -> str:

@@ -585,7 +585,11 @@ class SqlJournal:
         if not found:
             raise self._unknown(run_id)
         some = ", ".join(f"'{s.run_id}'" for s in found[:5])
-        raise UnknownRun(f"Several runs begin with '{run_id}': {some}. Write more of the id.", run_id=run_id)
+        raise UnknownRun(
+            f"Several runs begin with '{run_id}': {some}. Write more of the id.",
+            run_id=run_id,
+            several=[each.run_id for each in found],
+        )
 
     def record(self, run_id: str) -> RunRecord:
         """What a run was asked to do. Private: not for showing as it is.

@@ -124,6 +124,7 @@ class QueueEngine:
                     f"The ids of several runs that were submitted in {name} begin with '{given}': "
                     f"{', '.join(alike)}. Give more of the id.",
                     run_id=given,
+                    several=alike,
                 )
             raise UnknownRun(
                 f"No run '{given}' was submitted in {name}. See which there are: placet runs list --all",

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from placet.ir.result import CANCELED_PREFIX
 from placet.render.history import History, Repeat
 from placet.render.questions import Question, answer_words, reason_words
 from placet.render.steps import INTERRUPTED, Part, Step
@@ -232,6 +233,11 @@ def _is_unapproved(step: Step) -> bool:
     )
 
 
+def _is_stopped(part: Part, step: Step) -> bool:
+    """Whether an action failed only because its run was canceled: then nothing is to be found out."""
+    return part.outcome == "canceled" and (step.error or "").startswith(CANCELED_PREFIX)
+
+
 def _mend(part: Part, again: str, check: str) -> Iterator[Advice]:
     denied = [step for step in part.steps.values() if step.status == "rejected" and step.denied]
     unasked = [step for step in denied if _is_unasked(step)]
@@ -270,7 +276,7 @@ def _mend(part: Part, again: str, check: str) -> Iterator[Advice]:
     if malformed or part.outcome == "refused":
         what = f"Mend {_names(malformed)}" if malformed else "Mend the plan"
         yield Advice(f"{what} and check before you run:", check)
-    broken = [step for step in part.steps.values() if step.status == "failed"]
+    broken = [step for step in part.steps.values() if step.status == "failed" and not _is_stopped(part, step)]
     if broken:
         first = broken[0]
         more = f" and {count(len(broken) - 1, 'other')}" if len(broken) > 1 else ""

@@ -469,8 +469,9 @@ class Plans:
         desk = self._services.desk
         if desk is None or not (desk.has_asked(self._info.run_id) or self._is_resumed):
             return
-        if result.outcome == "canceled" and self._settings.journal is not None:
-            return  # It can go on, and then needs its answers.
+        is_unwanted = result.stop_cause is StopCause.PERSON
+        if result.outcome == "canceled" and self._settings.journal is not None and not is_unwanted:
+            return  # It can go on, and then needs its answers. One that a person has ended asks again.
         if any(w.kind == "unknown_outcome" for w in result.waiting) and result.outcome == "waiting":
             return  # Something else is to be decided first; what was asked is still in question.
         waiting = frozenset(w.approval for w in result.waiting if w.approval is not None)

@@ -50,7 +50,7 @@ class CancelResult(msgspec.Struct, frozen=True):
 
     run_id: str
     accepted: bool
-    """False if nobody who works on it listens here."""
+    """False if nobody works on it, and nothing waits for an answer."""
 
 
 class ActionOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,7 +158,8 @@ async def stop(call: ApiCall) -> CancelResult:
     reason = call.body.reason or f"stopped by {call.token.name}"
     is_stopping = site.engine is not None and await site.engine.cancel(run.run_id, reason)
     ask = partial(request_stop, by=call.token.name, db=site.db, is_stopping=is_stopping)
-    return CancelResult(run.run_id, await asyncio.to_thread(ask, site.records, run.run_id, reason))
+    stopping = await asyncio.to_thread(ask, site.records, run.run_id, reason)
+    return CancelResult(run.run_id, stopping is not None)
 
 
 ENDPOINTS = (
