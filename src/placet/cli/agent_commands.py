@@ -137,8 +137,11 @@ def new(
 
     Exit codes: 0 made, 2 bad input, or there is one of this id.
     """
+    from pathlib import Path
+
     from placet.agents.spec import AgentSpec, Goal, check_spec
     from placet.app.agents import missing_tools, open_agents
+    from placet.cli.other_databases import hidden_by_new, project_file
 
     spec = AgentSpec(
         id=name,
@@ -150,11 +153,14 @@ def new(
     )
     # Before a database is opened for it, which may be that of a new project.
     check_spec(spec)
+    before = project_file(Path.cwd())
     with open_agents(db, writes=True, is_new=not is_user) as agents, agents.changing(os.environ):
         entry = agents.save(spec, _where(is_user), suffix=f".{suffix or 'toml'}")
         version = agents.note(entry)
     for why in missing_tools(tools):
         output.talk(f"Note: {why}. The agent goes without it.")
+    if not as_json:
+        hidden_by_new(Path.cwd(), before).talk(output)
     return _tell(output, entry, version, f"made {entry.path}", as_json)
 
 

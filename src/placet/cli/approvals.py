@@ -78,6 +78,7 @@ def list_approvals(
 
     from placet.app.approvals import without_secrets
     from placet.approvals.sql import has_approvals
+    from placet.cli.other_databases import hidden_here, look_elsewhere
     from placet.render.advice import db_words
     from placet.render.approvals import approvals_table
     from placet.render.text import count
@@ -98,7 +99,9 @@ def list_approvals(
                 newest = records.approvals.recent(limit + len(waiting), run=run)
         return f" in {records.database.name}"
 
-    name = look_in(db, look, "")
+    with look_elsewhere(db, "run", run, "approvals list --run"):
+        name = look_in(db, look, "")
+    hidden = None if waiting else hidden_here(db, "approvals")
     now = time.time()
     # Somebody may decide one between the two looks, or its time run out: it stands in one of the lists.
     known = {one.id for one in waiting}
@@ -106,11 +109,14 @@ def list_approvals(
     shown = waiting[:limit] + closed[:limit]
     left_out = len(waiting) - limit
     if as_json:
-        _show_json(output, {"approvals": _all_as_data(output, shown, now), "left_out": max(left_out, 0)})
+        data = {"approvals": _all_as_data(output, shown, now), "left_out": max(left_out, 0)}
+        _show_json(output, {**data, **hidden.data()} if hidden else data)
         return 0
     if not waiting:
         of_run = "" if run is None else f" of run '{run}'"
         output.talk(f"Nothing{of_run} waits for a decision{name}.")
+        if hidden:
+            hidden.talk(output)
     if shown:
         rows = [for_people(one, now) for one in without_secrets(shown, output.redactor)]
         output.show(*approvals_table(rows, now, output.width, with_status=with_closed))
@@ -185,13 +191,14 @@ def show(output: Output, id: str, reveal: bool, db: str | None, as_json: bool) -
     from placet.app.approvals import count_hidden, hidden_places, without_secrets
     from placet.app.escalations import diff_of, round_of
     from placet.cli.changes import change_of, preview_now
+    from placet.cli.other_databases import look_elsewhere
     from placet.render.advice import db_words, name_words
     from placet.render.approvals import approval_lines
     from placet.render.text import count
     from placet.safe_text import clean
 
     now = time.time()
-    with open_records(db) as records:
+    with look_elsewhere(db, "approval", id, "approvals show"), open_records(db) as records:
         found = find(records, id)
         latest = records.approvals.standing(found.fingerprint)
         asked_by = round_of(records, found)
@@ -358,9 +365,10 @@ def revoke(output: Output, id: str, reason: str | None, by: str | None, db: str 
 
     from placet.app.app import open_records
     from placet.app.approvals import without_secrets
+    from placet.cli.other_databases import look_elsewhere
     from placet.render.approvals import revoked_lines
 
-    with open_records(db, writes=True) as records:
+    with look_elsewhere(db, "approval", id, "approvals show"), open_records(db, writes=True) as records:
         found = find(records, id)
         made = records.approvals.revoke(found.id, by=by or login_name(), reason=reason)
     if as_json:
@@ -389,10 +397,11 @@ def _decide(
 
     from placet.app.app import open_records
     from placet.app.approvals import hidden_places, without_secrets
+    from placet.cli.other_databases import look_elsewhere
     from placet.engine.queue_engine import wake_decided
     from placet.render.approvals import decision_line
 
-    with open_records(db, writes=True) as records:
+    with look_elsewhere(db, "approval", given, "approvals show"), open_records(db, writes=True) as records:
         found = find(records, given)
         made = records.approvals.decide(
             found.id,

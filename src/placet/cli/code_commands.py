@@ -91,6 +91,7 @@ def list_sessions(
 
     Exit codes: 0 listed, also if there are none, 2 bad input.
     """
+    from placet.cli.other_databases import hidden_records
     from placet.coder.store_sql import has_sessions
     from placet.render.coding import draw_sessions, state_words
 
@@ -106,13 +107,17 @@ def list_sessions(
 
     nothing: tuple[list[dict[str, Any]], int, str] = ([], 0, "")
     listed, elsewhere, name = look_in(db, look, nothing)
+    hidden = None if listed else hidden_records(db, "sessions", place=place)
     if as_json:
-        output.show_json({"sessions": listed, "elsewhere": elsewhere})
+        data = {"sessions": listed, "elsewhere": elsewhere}
+        output.show_json({**data, **hidden.data()} if hidden else data)
         return 0
     if not listed:
         where = f"{name}{f' of {place}' if place is not None else ''}"
         which = "" if state is None else f" is {state_words(state)}"
         output.talk(f"No coding session in {where}{which}." if name else "There is no coding session yet.")
+        if hidden:
+            hidden.talk(output)
     else:
         shown = [{**each, "intent": output.redactor.text(str(each["intent"]))} for each in listed]
         output.show(*draw_sessions(shown, width=output.width, with_folders=is_all))
@@ -137,9 +142,10 @@ def show(output: Output, id: str, db: str | None, as_json: bool) -> int:
 
     from placet.app.app import open_records
     from placet.app.coder import find_session
+    from placet.cli.other_databases import look_elsewhere
     from placet.render.coding import next_steps, session_lines, steps_data
 
-    with open_records(db) as records:
+    with look_elsewhere(db, "session", id, "code show"), open_records(db) as records:
         data = _data(records, find_session(records, id))
     if as_json:
         output.show_json({**data, "next": steps_data(data, db, is_shown=True)})
@@ -445,9 +451,10 @@ def _deciding(output: Output, given: str, db: str | None) -> Iterator[tuple[Code
 
     from placet.app.app import open_records
     from placet.app.coder import find_session, open_coder
+    from placet.cli.other_databases import look_elsewhere
     from placet.cli.trust import terminal_question
 
-    with open_records(db) as records:
+    with look_elsewhere(db, "session", given, "code show"), open_records(db) as records:
         session = find_session(records, given)
     with open_coder(
         Path(session.repository), db=db, works=False, create=False, confirm=terminal_question(output)

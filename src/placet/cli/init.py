@@ -29,14 +29,18 @@ def init(output: Output, path: str | None, as_json: bool) -> int:
     Exit codes: 0 done, also if everything existed, 2 bad input, or a file that exists cannot be used.
     """
     output.claim()
+    from pathlib import Path
+
     from placet.app.start_project import start_project
+    from placet.cli.other_databases import hidden_by_new
 
     done = start_project(_folder(path), os.environ)
     following = _next(done)
+    hidden = hidden_by_new(Path(done.folder))
     if as_json:
         import msgspec
 
-        output.show_json({**msgspec.to_builtins(done), "next": following})
+        output.show_json({**msgspec.to_builtins(done), "next": following, **hidden.data()})
         return 0
     from rich.text import Text
 
@@ -48,6 +52,7 @@ def init(output: Output, path: str | None, as_json: bool) -> int:
         *(Text(f"existed  {clean(name)} (unchanged)") for name in done.existing),
     )
     output.talk("Runs in this project are recorded in .placet/data.")
+    hidden.talk(output)
     output.talk("\n".join(["Next:", *(f"  {command}" for command in following)]))
     return 0
 

@@ -86,14 +86,16 @@ def show(output: Output, run: str | None, db: str | None, as_json: bool) -> int:
     Exit codes: 0 shown, also if nothing is recorded yet, 2 there is no such run.
     """
     from placet.app.app import open_records
+    from placet.cli.other_databases import hidden_here, look_elsewhere
     from placet.cli.wording import no_events
 
     if run is None:
         found: list[Event] = look_in(db, _newest_run, [])
         if not found and not as_json:
             output.talk(NOTHING_YET)
+            hidden_here(db, "log").talk(output)
     else:
-        with open_records(db) as records:
+        with look_elsewhere(db, "run", run, "log show"), open_records(db) as records:
             run = records.run_id(run)
             found = records.events.query(run=run)
         if not found:
@@ -129,15 +131,18 @@ def query(
 
     Exit codes: 0 listed, also if nothing matches, 2 bad input.
     """
+    from placet.cli.other_databases import hidden_here, look_elsewhere
 
     def look(records: Records) -> list[Event]:
         of_run = records.run_id(run) if run is not None else None
         return records.events.query(kind=kind or None, run=of_run, limit=limit, newest=True, **filters)
 
-    found: list[Event] = look_in(db, look, [])
+    with look_elsewhere(db, "run", run, "log show"):
+        found: list[Event] = look_in(db, look, [])
     _print(output, reversed(found), as_json=as_json, with_runs=run is None)
     if not found and not as_json:
         output.talk("No event matches.")
+        hidden_here(db, "log").talk(output)
     if len(found) == limit:
         output.talk(
             f"Only the newest {limit} are shown; see more with --limit, or all with `placet log export`."

@@ -75,14 +75,21 @@ def new(output: Output, template: str | None, name: str | None, repo: str | None
             output.show(*(Text(f"{each['name']:<20} {each['about']}") for each in found))
         return 0
     from placet.app.loop_files import make_loop
+    from placet.cli.other_databases import hidden_by_new, project_file
 
     text = ready_made.template(template)
-    path, may_run = make_loop(home_of(repo), text, name or template, os.environ)
+    home = home_of(repo)
+    before = project_file(home)
+    path, may_run = make_loop(home, text, name or template, os.environ)
+    hidden = hidden_by_new(home, before)
     made = name or template
     if as_json:
-        output.show_json({"name": made, "template": template, "path": str(path), "trusted": may_run})
+        output.show_json(
+            {"name": made, "template": template, "path": str(path), "trusted": may_run, **hidden.data()}
+        )
         return 0
     output.talk(f"Written: {path}")
+    hidden.talk(output)
     if not may_run:
         output.talk("Look at what the .placet folder holds, then type: placet trust .")
     output.talk(f"Run one round of it with: placet loop run {made}")

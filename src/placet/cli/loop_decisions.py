@@ -25,8 +25,9 @@ def _asked_by_round(given: str, db: str | None) -> tuple[Approval, Round, str | 
     from placet.app.app import open_records
     from placet.app.escalations import policies_of, round_of
     from placet.cli.approvals import find
+    from placet.cli.other_databases import look_elsewhere
 
-    with open_records(db) as records:
+    with look_elsewhere(db, "approval", given, "approvals show"), open_records(db) as records:
         approval = find(records, given)
         round = round_of(records, approval)
         if round is None or not round.is_waiting:

@@ -66,9 +66,10 @@ def resume(
     output.claim()
     from placet.app.app import open_records
     from placet.cli.led import Again, go_on
+    from placet.cli.other_databases import look_elsewhere
 
     decisions = _decisions(decide)
-    with open_records(db) as records:
+    with look_elsewhere(db, "run", run, "resume"), open_records(db) as records:
         summary = records.journal.find(run)
         record = records.journal.record(summary.run_id)
     again = Again(output, summary, record, options, decisions, wait=wait, db=db, as_json=as_json)

@@ -87,6 +87,7 @@ def list_runs(
     Exit codes: 0 listed, also if there are none, 2 bad input.
     """
     from placet.app.run_rows import led_runs
+    from placet.cli.other_databases import hidden_records
     from placet.engine.queue_engine import NOT_BEGUN, engine_in, submission_data
     from placet.render.advice import db_words
     from placet.render.runs import draw_runs
@@ -113,8 +114,10 @@ def list_runs(
     nothing: tuple[list[RunSummary], int, dict[str, Led], str, list[dict[str, Any]]] = ([], 0, {}, "", [])
     found, elsewhere, led, name, submitted = look_in(db, look, nothing)
     listed = [_as_data(summary) for summary in found]
+    hidden = None if found or submitted else hidden_records(db, "runs", place=place)
     if as_json:
-        output.show_json({"runs": listed, "elsewhere": elsewhere, "submitted": submitted})
+        data = {"runs": listed, "elsewhere": elsewhere, "submitted": submitted}
+        output.show_json({**data, **hidden.data()} if hidden else data)
         return 0
     for each in submitted:
         output.show(_submission_line(each))
@@ -123,6 +126,8 @@ def list_runs(
         if status is not None or since is not None or until is not None:
             where += " and matches" if where else " matches"
         output.talk(f"No run in {name}{where or ' yet'}." if name else NOTHING_YET)
+        if hidden:
+            hidden.talk(output)
     else:
         output.show(*draw_runs(listed, led, width=output.width, with_folders=is_all, db=db_words(db)))
         if sum(run.parent is None for run in found) == limit:
@@ -153,6 +158,7 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     from placet.app.run_rows import led_runs
     from placet.app.stories import calls_in_flight
     from placet.cli.led import coding_commands
+    from placet.cli.other_databases import look_elsewhere
     from placet.engine.queue_engine import engine_in, submission_data
     from placet.errors import StorageUnavailable, UnknownRun
     from placet.ir.graph import Graph
@@ -168,7 +174,7 @@ def show(output: Output, run: str, db: str | None, as_json: bool) -> int:
     from placet.runtime.shown import shown_proposal, shown_result
     from placet.safe_text import clean
 
-    with open_records(db) as records:
+    with look_elsewhere(db, "run", run, "runs show"), open_records(db) as records:
         engine = engine_in(records)
         asked = engine.submissions.find(run) if engine is not None else None
         submitted = submission_data(engine, asked) if engine is not None and asked is not None else None
