@@ -159,7 +159,7 @@ def test_it_is_pointed_to_also_where_the_project_has_recorded_something(person: 
     assert str(person.own) not in person.run("runs").err
 
 
-@pytest.mark.parametrize("command", [("resume",), ("runs", "show"), ("log", "show")])
+@pytest.mark.parametrize("command", [("resume",), ("runs", "show"), ("log", "show"), ("explain",)])
 def test_a_run_that_the_project_does_not_know_is_found(person: Person, command: tuple[str, ...]) -> None:
     run = person.start()
     person.init()
@@ -211,8 +211,14 @@ def test_coding_sessions_are_counted_and_found(person: Person) -> None:
     assert f"placet code show coded --db {person.own}" in person.run("code", "show", "coded").err
 
 
-def test_looking_there_leaves_no_trace(person: Person) -> None:
-    run = person.start()
+@pytest.mark.parametrize("kept", ["runs", "approvals", "nothing"])
+def test_looking_there_leaves_no_trace(person: Person, kept: str) -> None:
+    """Neither a file that was not there, nor a table."""
+    run = person.start() if kept == "runs" else "some"
+    if kept == "approvals":
+        person.own.parent.mkdir(parents=True, mode=0o700)
+        with open_database(str(person.own)) as database:
+            SqlApprovals(database)
     person.init()
     before = _files(person.folder)
 

@@ -134,10 +134,13 @@ def _keep(
     as_json: bool,
 ) -> str | None:
     """Show the file, ask, and write it; the path, if it was kept."""
+    from pathlib import Path
+
     from placet.agents.files import write_agent
     from placet.agents.spec import problems
     from placet.app.agents import open_agents
     from placet.cli.asker import is_terminal
+    from placet.cli.other_databases import hidden_by_new, project_file
     from placet.errors import PlacetError
     from placet.safe_text import clean
 
@@ -160,6 +163,7 @@ def _keep(
         output.talk("It was not kept: there is no terminal to ask on. Keep one that passes with --yes.")
     if not agreed:
         return None
+    before = project_file(Path.cwd())
     try:
         with open_agents(db, writes=True, is_new=not is_user) as agents, agents.changing(os.environ):
             entry = agents.save(spec, "user" if is_user else None, suffix=ending)
@@ -170,6 +174,7 @@ def _keep(
         output.talk("It was not kept. What is on stdout can be saved by hand.")
         raise _NotKept from None
     output.talk(f"✓ made {entry.path}" + ("" if spec.enabled else " (disabled)"))
+    hidden_by_new(Path.cwd(), before).talk(output)
     return str(entry.path)
 
 

@@ -71,10 +71,11 @@ def _of_a_round(run: str, db: str | None) -> tuple[dict[str, Any], list[tuple[st
 
     from placet.app.app import open_records
     from placet.app.loops import round_of
+    from placet.cli.other_databases import look_elsewhere
     from placet.errors import StorageUnavailable
     from placet.loops.delivery import round_data
 
-    with open_records(db) as records:
+    with look_elsewhere(db, "run", run, "explain"), open_records(db) as records:
         round = round_of(records, run)
         if round is None or not round.id.startswith(run):
             return None
@@ -92,10 +93,11 @@ def _of_a_round(run: str, db: str | None) -> tuple[dict[str, Any], list[tuple[st
 def _from_store(run: str, db: str | None, redactor: Redactor) -> History:
     from placet.app.app import open_records
     from placet.app.stories import history_of
+    from placet.cli.other_databases import look_elsewhere
     from placet.cli.wording import no_events
     from placet.errors import UnknownRun
 
-    with open_records(db) as records:
+    with look_elsewhere(db, "run", run, "explain"), open_records(db) as records:
         try:
             name = records.run_id(run)
         except UnknownRun as error:
