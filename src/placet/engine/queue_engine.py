@@ -189,7 +189,11 @@ class QueueEngine:
 
     def retry(self, run_id: str) -> bool:
         """Queue a run again that is dead, unplaced, refused or was canceled; whether it is. Waits for the
-        disk."""
+        disk.
+
+        Args:
+            run_id: Id of the run.
+        """
         self._drop_stop(run_id)
         return self.submissions.retry(run_id)
 
