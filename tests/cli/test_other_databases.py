@@ -159,6 +159,19 @@ def test_it_is_pointed_to_also_where_the_project_has_recorded_something(person: 
     assert str(person.own) not in person.run("runs").err
 
 
+def test_what_waits_there_is_pointed_to_beside_what_waits_in_the_project(person: Person) -> None:
+    person.start()
+    person.init()
+    run = person.start()
+
+    told = person.run("approvals")
+    of_run = person.run("approvals", "--run", run)
+
+    assert run in told.out
+    assert f"placet approvals --db {person.own}" in told.err
+    assert str(person.own) not in of_run.err
+
+
 @pytest.mark.parametrize("command", [("resume",), ("runs", "show"), ("log", "show"), ("explain",)])
 def test_a_run_that_the_project_does_not_know_is_found(person: Person, command: tuple[str, ...]) -> None:
     run = person.start()

@@ -101,7 +101,8 @@ def list_approvals(
 
     with look_elsewhere(db, "run", run, "approvals list --run"):
         name = look_in(db, look, "")
-    hidden = None if waiting else hidden_here(db, "approvals")
+    # Also beside others: nobody comes back for a question that they do not see.
+    hidden = None if waiting and run is not None else hidden_here(db, "approvals")
     now = time.time()
     # Somebody may decide one between the two looks, or its time run out: it stands in one of the lists.
     known = {one.id for one in waiting}
@@ -115,8 +116,6 @@ def list_approvals(
     if not waiting:
         of_run = "" if run is None else f" of run '{run}'"
         output.talk(f"Nothing{of_run} waits for a decision{name}.")
-        if hidden:
-            hidden.talk(output)
     if shown:
         rows = [for_people(one, now) for one in without_secrets(shown, output.redactor)]
         output.show(*approvals_table(rows, now, output.width, with_status=with_closed))
@@ -124,6 +123,8 @@ def list_approvals(
         output.talk(f"{count(left_out, 'more waits', 'more wait')}; see them with --limit.")
     if waiting:
         output.talk(f"See what one is about, and how to decide it: placet approvals show ID{db_words(db)}")
+    if hidden:
+        hidden.talk(output)
     return 0
 
 
