@@ -584,6 +584,17 @@ def test_a_session_is_ended_from_elsewhere(desk: Desk) -> None:
     assert "abandoned: cancelled: enough" in err.decode()
 
 
+def test_a_session_that_waits_is_ended_for_good_as_any_run_is_stopped(desk: Desk) -> None:
+    desk.code("make a right", "--check", CHECK, "--model", desk.script(write(), "Done."))
+    id = desk.session()["id"]
+
+    stopped, again = (desk.run("runs", "cancel", id, "--db", desk.db) for _ in range(2))
+
+    assert (stopped.code, "ended for good" in stopped.err) == (0, True)
+    assert desk.session()["state"] == "abandoned"
+    assert (again.code, f"placet runs show {id}" in again.err) == (1, True)
+
+
 def test_a_limit_on_money_needs_a_price(desk: Desk) -> None:
     model = ["--model", "openai:gpt-of-nobody"]
 

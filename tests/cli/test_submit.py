@@ -102,6 +102,22 @@ def test_run_that_waits_for_a_person_is_canceled_without_a_worker(
     assert placet("runs", "show", "r", *db, "--json").json["status"] == "waiting"
 
 
+def test_submitted_run_that_waits_again_after_it_was_resumed_by_hand_is_canceled(
+    placet: Placet, plan: Callable[..., Path], tmp_path: Path
+) -> None:
+    db = ("--db", str(tmp_path / "x.db"))
+    written = plan({"type": "tool_call", "tool": "write_file", "parameters": {"path": "a", "text": "b"}})
+    assert placet("submit", written, "--permissions", "read_only", "--run-id", "r", *db).code == 0
+    assert placet("worker", "--burst", *db).code == 0
+    assert placet("runs", "cancel", "r", *db).code == 0
+    assert placet("resume", "r", *db).code == 4
+
+    canceled = placet("runs", "cancel", "r", *db, "--json")
+
+    assert (canceled.code, canceled.json["was"], canceled.json["state"]) == (0, "waiting", "canceled")
+    assert placet("approvals", "list", *db, "--json").json["approvals"] == []
+
+
 def test_run_that_was_not_submitted_and_waits_for_a_person_is_canceled(
     placet: Placet, plan: Callable[..., Path], tmp_path: Path
 ) -> None:

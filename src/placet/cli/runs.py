@@ -413,6 +413,9 @@ def cancel(output: Output, run: str, reason: str, db: str | None, as_json: bool)
         if found is None:
             return _cancel_elsewhere(output, records, run_id, reason, db, as_json=as_json)
         accepted = run_sync(engine.cancel(run_id, reason))
+        if not accepted and found.kind not in ("code", "round") and _waits(records, run_id):
+            # Somebody has resumed it by hand, so no worker goes on with it.
+            return _cancel_elsewhere(output, records, run_id, reason, db, as_json=as_json)
         now = engine.submissions.get(run_id) or found
     if as_json:
         data = {"run_id": found.run_id, "was": found.state, "state": now.state, "accepted": accepted}
@@ -462,6 +465,16 @@ def _find(records: Records, engine: QueueEngine, given: str) -> str:
         run_id=given,
         several=list(several),
     )
+
+
+def _waits(records: Records, run_id: str) -> bool:
+    """Whether a run waits for a person; one that never began does not."""
+    from placet.errors import UnknownRun
+
+    try:
+        return records.journal.find(run_id).status == "waiting"
+    except UnknownRun:
+        return False
 
 
 def _cancel_elsewhere(

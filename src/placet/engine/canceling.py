@@ -136,6 +136,8 @@ def request_stop(
         StorageError: it cannot be recorded.
     """
     if has_sessions(records.database) and (session := records.sessions.get(run_id)) is not None:
+        if not session.is_open:
+            return None
         session = decide_session(session, "cancel", by=by, reason=reason, db=db)
         return "asked" if session.is_open else "ended"
     # A round that nobody works on is gone on with by the scheduler, which stops it.
