@@ -72,7 +72,7 @@ def spending(budget: OpenRun | Budget | None) -> Budget | None:
 
 
 def stopper(budget: OpenRun | Budget | None) -> Cancel | None:
-    """What stops the open run that something counts for, and that with it."""
+    """Return the cancel of the open run that something counts for, or None: it stops that as well."""
     return None if budget is None or isinstance(budget, Budget) else budget.cancel
 
 

@@ -22,7 +22,7 @@ _ALL: tuple[About, ...] = ("runs", "approvals", "sessions")
 
 
 class Hidden:
-    """What other databases hold of a folder, for people and for programs. Falsy if that is nothing."""
+    """Records of a folder in other databases, for people and for programs. Falsy if there are none."""
 
     def __init__(
         self, found: Sequence[OtherDatabase], about: Sequence[About], place: str | None, where: str

@@ -363,7 +363,7 @@ def _unknown(led: Led, whole: Part) -> Iterator[Text]:
 
 
 def tell_next(history: History, log: str, db: str | None, now: float) -> Iterator[Text]:
-    """What to do now, a line each."""
+    """Next steps, a line each."""
     for advice in advise(history, log, db, now=now):
         yield Text(f"  - {advice.sentence}", style="bold yellow" if advice.is_urgent else "")
         if advice.command:

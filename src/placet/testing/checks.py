@@ -1,4 +1,4 @@
-"""What the checks of the suites have in common."""
+"""Comparisons and races that the checks of the suites share."""
 
 from __future__ import annotations
 

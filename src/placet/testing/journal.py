@@ -267,7 +267,7 @@ async def a_request_to_stop_reaches_whoever_works_on_the_run(place: JournalPlace
 
 
 async def a_request_to_stop_that_was_followed_is_done_with(place: JournalPlace) -> None:
-    """Whoever resumes the run later wants it to go on. One that did not stop because of it still is to."""
+    """A run that is resumed later goes on. One that did not stop because of the request still has to."""
     request = StopRequest(reason="enough")
     for is_stopped, left in ((False, request), (True, None)):
         run_id = f"r{is_stopped}"

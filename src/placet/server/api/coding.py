@@ -46,7 +46,7 @@ class SessionDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     decision: Literal["approve", "deny", "cancel"]
     reason: Reason = ""
     kind: Literal["contract", "change"] | None = None
-    """What the person was shown: of a session that has come further since, nothing is decided."""
+    """State that the person was shown: of a session that has come further since, nothing is decided."""
 
 
 class SessionStands(msgspec.Struct, frozen=True):

@@ -42,7 +42,7 @@ class LinkAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     choice: Literal["done", "retry", "fail"] | None = None
     """What became of an action."""
     output: Any | msgspec.UnsetType = msgspec.UNSET
-    """What it answered, if it is `done`."""
+    """Its answer, if it is `done`."""
 
 
 class LinkUsed(msgspec.Struct, frozen=True):

@@ -59,7 +59,7 @@ class ActionOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     action_id: str
     choice: Literal["done", "retry", "fail"]
     output: Any | msgspec.UnsetType = msgspec.UNSET
-    """What it answered, if it is `done`."""
+    """Its answer, if it is `done`."""
     asked_at: float | None = None
     """`asked_at` of what was shown: an action that was run again, and is in doubt again, is not decided."""
 
